@@ -1,0 +1,24 @@
+"""Baselines: other estimators of sparse precision matrices, and how well each finds the edges."""
+
+from ggmflow.baselines.graphical_lasso import graphical_lasso
+from ggmflow.baselines.metrics import EdgeMetrics, average_precision, edge_metrics
+from ggmflow.baselines.nonconvex import NonconvexResult, ledoit_wolf_precision, nonconvex_precision
+from ggmflow.baselines.penalized_likelihood import PenalizedLikelihoodResult
+from ggmflow.baselines.penalties import PENALTIES, penalty_slope, penalty_value
+
+__all__ = [
+    # estimators
+    "graphical_lasso",
+    "PenalizedLikelihoodResult",
+    "nonconvex_precision",
+    "NonconvexResult",
+    "ledoit_wolf_precision",
+    # penalties
+    "PENALTIES",
+    "penalty_value",
+    "penalty_slope",
+    # edges
+    "edge_metrics",
+    "EdgeMetrics",
+    "average_precision",
+]

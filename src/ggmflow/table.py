@@ -1,0 +1,155 @@
+"""Tables of any kind to numbers: array, pandas, polars or CSV -> (n×d floats, column names, how to call a row)."""
+
+import csv
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from scipy.sparse import issparse
+
+_WORDS = {"": "nan", "na": "nan", "n/a": "nan", "null": "nan", "none": "nan", "true": "1", "false": "0"}
+_DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars", " ": "blanks"}
+
+
+def read_table(
+    X: Any, names: Sequence[str] | None
+) -> tuple[Float[np.ndarray, "n d"], tuple[str, ...], Callable[[int], str]]:
+    """Numbers with NaN for what is missing, column names, and how to call row i in a message."""
+    if X is None or isinstance(X, dict):
+        raise TypeError(f"X must be a table of numbers or the path of a CSV file, not {type(X).__name__}")
+    if issparse(X):
+        raise ValueError("X is a sparse matrix; centring makes it dense anyway: pass X.toarray()")
+    polars = sys.modules.get("polars")  # not imported: a polars table can only come from where it is loaded
+    lines: list[int] | None = None
+    if isinstance(X, str | os.PathLike):
+        found, columns, lines = _read_csv(Path(X))
+    elif isinstance(X, pd.DataFrame):
+        found, columns = list(X.columns), [X.iloc[:, j] for j in range(X.shape[1])]
+    elif polars is not None and isinstance(X, polars.DataFrame):
+        found, columns = X.columns, X.get_columns()
+    else:
+        array = _read_array(X)
+        found, columns = [f"x{j}" for j in range(array.shape[1])], list(array.T)
+
+    def where(i: int) -> str:
+        return f"row {i}" if lines is None else f"line {lines[i]}"
+
+    labels = check_names(found if names is None else names, len(columns))
+    shape = (len(columns[0]) if columns else 0, len(columns))
+    for count, axis in ((shape[1], "feature"), (shape[0], "sample")):
+        if count < 2:
+            raise ValueError(f"Found {count} {axis}(s) (shape={shape}) while a minimum of 2 is required.")
+    values = [_to_float(column, name, where) for column, name in zip(columns, labels, strict=True)]
+    return np.column_stack(values), labels, where
+
+
+def _read_array(X: Any) -> np.ndarray:
+    if np.ma.isMaskedArray(X):
+        X = np.ma.filled(X.astype(np.float64), np.nan)
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise ValueError(f"the rows of X differ in length: {error}") from None
+    if array.ndim != 2:
+        got = f"{array.ndim}D array of shape {array.shape}" if array.ndim else type(X).__name__
+        hint = "rows are observations, columns are variables"
+        raise ValueError(f"Expected 2D array, got {got}. Reshape your data: {hint}")
+    return array
+
+
+def _read_csv(path: Path) -> tuple[list[str], list[Any], list[int]]:
+    """Header, columns (numbers, or text where not all fields are), and the line on which each row ends."""
+    if not path.is_file():
+        problem = "is a directory" if path.is_dir() else "does not exist"
+        raise ValueError(f"{str(path)!r} {problem}: give the path of a CSV file")
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file, skipinitialspace=True)
+            # A blank line is nothing, but ",," is a row of missing values.
+            rows = [(reader.line_num, row) for row in reader if len(row) > 1 or "".join(row).strip()]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{str(path)!r} is not a CSV file in UTF-8: {error}") from None
+    if not rows:
+        raise ValueError(f"{str(path)!r} is empty: it needs a header and rows of numbers")
+    header = [name.strip() for name in rows[0][1]]
+    _check_header(header, path)
+    for line, row in rows:
+        if len(row) != len(header):
+            raise ValueError(f"line {line} has {len(row)} fields, but the header has {len(header)}")
+    columns = [_read_fields([row[j] for _, row in rows[1:]]) for j in range(len(header))]
+    return header, columns, [line for line, _ in rows[1:]]
+
+
+def _read_fields(fields: list[str]) -> np.ndarray | list[str]:
+    try:
+        return np.array([float(text) for text in fields])
+    except ValueError:
+        return [_WORDS.get(text.strip().lower(), text) for text in fields]
+
+
+def _check_header(header: list[str], path: Path) -> None:
+    for sign, plural in _DELIMITERS.items():
+        if len(header) == 1 and sign in header[0]:
+            hint = f"pass pandas.read_csv(path, sep={sign!r}) instead"
+            raise ValueError(f"{str(path)!r} seems to be separated by {plural}, not commas: {hint}")
+    if "" in header:
+        column = header.index("") + 1
+        raise ValueError(f"column {column} has no name: name it or remove it (a row index? an extra comma?)")
+    try:
+        numbers = [float(name) for name in header]
+    except ValueError:
+        return
+    # A row of data, unless it counts 0, 1, 2, … (as pandas names columns) or 1, 2, 3, …
+    if numbers not in ([*range(len(header))], [*range(1, len(header) + 1)]):
+        raise ValueError(f"line 1 holds numbers ({', '.join(header[:3])}, …): a header with names is required")
+
+
+def _to_float(column: Any, name: str, where: Callable[[int], str]) -> Float[np.ndarray, " n"]:
+    dtype: Any = getattr(column, "dtype", None)
+    if hasattr(dtype, "is_numeric"):  # polars
+        is_number = dtype.is_numeric() or str(dtype) == "Boolean"
+        return column.cast(float).to_numpy() if is_number else _parse(column.to_list(), name, where)
+    kind = getattr(dtype, "kind", "O")
+    if kind == "c":
+        raise ValueError(f"Complex data not supported: column {name!r} is complex, pass its real part")
+    if kind in "mM":
+        raise ValueError(f"column {name!r} holds dates or times: turn them into numbers or leave them out")
+    if kind not in "biuf":
+        return _parse(list(column), name, where)
+    if isinstance(column, pd.Series):
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return column.astype(np.float64)
+
+
+def _parse(entries: list[Any], name: str, where: Callable[[int], str]) -> Float[np.ndarray, " n"]:
+    numbers = np.full(len(entries), np.nan)
+    for i, entry in enumerate(entries):
+        if entry is None or entry is pd.NA or entry is pd.NaT:
+            continue
+        if isinstance(entry, complex | np.complexfloating):
+            raise ValueError(f"Complex data not supported: column {name!r}, {where(i)} is {entry}")
+        try:
+            numbers[i] = float(entry)
+        except (TypeError, ValueError, OverflowError) as error:
+            # float() says what is wrong, but not where. Objects that are no numbers stay a TypeError.
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            hint = "encode the column as numbers or leave it out; leave missing entries empty"
+            raise kind(f"column {name!r}, {where(i)}: {error}; {hint}") from None
+    return numbers
+
+
+def check_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise ValueError(f"names must be a sequence of column names, got the string {names!r}")
+    labels = tuple(str(name) for name in names)
+    if len(labels) != n_features:
+        raise ValueError(f"{len(labels)} names were given for {n_features} columns")
+    if repeated := [name for name, count in Counter(labels).items() if count > 1]:
+        raise ValueError(f"column names must differ, but these repeat: {', '.join(map(repr, repeated))}")
+    return labels
