@@ -145,8 +145,8 @@ def main() -> None:
                 reference = reference or row.seconds
                 ratio = row.seconds / reference
                 print(f"{head} {row.seconds:>9.4f} {ratio:>10.1f} {row.residual:>9.1e} {row.edges:>6}", flush=True)
-    print("\nFirst call, mostly imports and compilation by numba, not counted above:")
-    print("  " + ", ".join(f"{name} {spent:.1f} s" for name, spent in compiled.items() if spent > 0.05))
+    slow = [f"{name} {spent:.1f} s" for name, spent in compiled.items() if spent > 0.05]
+    print("\nFirst call, mostly imports and compilation by numba, not counted above:", ", ".join(slow) or "none")
     for package in ("skglm", "gglasso"):
         if not importlib.util.find_spec(package):
             print(f"{package} is not installed and was left out: pip install -e '.[benchmark]'")

@@ -14,21 +14,18 @@ from tests.oracles import prior_draws
 pytestmark = pytest.mark.usefixtures("x64")
 
 
-def run(key, rows, scatter, n, ridge, strength, q, num_sweeps, resample=None):
-    """Independent chains (leading axis); with `resample(key, rows)` new data are drawn before every sweep."""
+def run(key, rows, scatter, n, lam, strength, q, num_sweeps, resample=None):
+    """Independent chains (last axis); with `resample(key, rows)` new data are drawn before every sweep."""
+    num_chains = rows.shape[-1]
+    conditions = [jnp.full(num_chains, value) for value in (lam, strength, q)]
 
-    def chain(key, rows):
-        def step(carry, key):
-            rows, sigma = carry
-            key_data, key_noise = jax.random.split(key)
-            S = scatter if resample is None else resample(key_data, rows)
-            noise = sweep.draw_noise(key_noise, *rows.shape)
-            return sweep.sweep(noise, rows, sigma, S, n, ridge, strength, q), None
+    def step(state, key):
+        key_data, key_noise = jax.random.split(key)
+        S = scatter if resample is None else resample(key_data, state[0])
+        return sweep.sweep(sweep.draw_noise(key_noise, rows.shape), *state, S, n, *conditions), None
 
-        start = (rows, jnp.linalg.inv(rows[:, : len(rows)]))
-        return jax.lax.scan(step, start, jax.random.split(key, num_sweeps))[0]
-
-    return jax.vmap(chain)(jax.random.split(key, len(rows)), rows)
+    inverse = jnp.moveaxis(jnp.linalg.inv(jnp.moveaxis(rows[:, : len(rows)], -1, 0)), 0, -1)
+    return jax.lax.scan(step, (rows, inverse), jax.random.split(key, num_sweeps))[0]
 
 
 def compiled(function):
@@ -43,24 +40,26 @@ D, N, LAM = 3, 4, 1.0
 
 
 def draw_data(key, Omega):
-    """S = XᵀX of n rows from N(0, Ω⁻¹)."""
-    X = jax.random.normal(key, (N, D))
-    X = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(Omega), X.T, lower=True, trans=1).T
-    return X.T @ X
+    """S = XᵀX of n rows from N(0, Ω⁻¹), for every chain."""
+    factor = jnp.linalg.cholesky(jnp.moveaxis(Omega, -1, 0))
+    Z = jax.random.normal(key, (Omega.shape[-1], D, N))
+    X = jax.scipy.linalg.solve_triangular(factor, Z, lower=True, trans=1)
+    return jnp.einsum("cin,cjn->ijc", X, X)
 
 
 def geweke_z(q, run=run_once, resample=draw_data, num_chains=8000, num_sweeps=15):
     """Largest |z| between prior draws and what they become after data/Ω/data/Ω…, over functions of Ω."""
     rng = np.random.default_rng(5)
     prior, fresh = prior_draws(rng, D, LAM, q, num_chains), prior_draws(rng, D, LAM, q, 100_000)
-    out, _ = run(jax.random.key(2), jnp.asarray(prior), jnp.zeros((D, D)), float(N), LAM, LAM, q, num_sweeps, resample)
+    start = jnp.asarray(np.moveaxis(prior, 0, -1))
+    out, _ = run(jax.random.key(2), start, jnp.zeros((D, D, 1)), float(N), LAM, LAM, q, num_sweeps, resample)
     i, j = np.triu_indices(D)
 
     def functions(Omega):
         off = np.abs(Omega[:, i[i < j], j[i < j]])
         return np.column_stack([Omega[:, i, j], np.log(off), off > 0.1, np.linalg.slogdet(Omega)[1]])
 
-    a, b = functions(np.asarray(out)), functions(fresh)
+    a, b = functions(np.moveaxis(out, -1, 0)), functions(fresh)
     return np.max(np.abs(a.mean(0) - b.mean(0)) / np.sqrt(a.var(0) / len(a) + b.var(0) / len(b)))
 
 
@@ -88,10 +87,10 @@ def test_without_penalty_it_is_wishart(rng, d, s, n):
     X = rng.normal(size=(n, d))
     S, lam, nu = X.T @ X, 0.8, n + d + 1
     scale = np.linalg.inv(S + lam * np.eye(d))
-    rows = jnp.asarray(np.broadcast_to(nu * scale[:s], (4000, s, d)))
+    rows = jnp.asarray(np.repeat(nu * scale[:s, :, None], 4000, axis=2))
     # Strength 1e-30 and not 0: log 0 would be −∞.
-    out, sigma = run_once(jax.random.key(0), rows, jnp.asarray(S), float(n), lam, 1e-30, 1.0, 150)
-    out = np.asarray(out)
+    out, sigma = run_once(jax.random.key(0), rows, jnp.asarray(S[:, :, None]), float(n), lam, 1e-30, 1.0, 150)
+    out, sigma = np.moveaxis(out, -1, 0), np.moveaxis(sigma, -1, 0)
     for k in range(s):
         assert stats.kstest(out[:, k, k] / scale[k, k], stats.chi2(nu).cdf).pvalue > 1e-6
     z = (out.mean(0) - nu * scale[:s]) / (out.std(0) / np.sqrt(len(out)))
@@ -99,4 +98,4 @@ def test_without_penalty_it_is_wishart(rng, d, s, n):
     exact = stats.wishart(df=nu, scale=scale).rvs(20_000, random_state=1)
     log_det = np.linalg.slogdet(out[:, :, :s])[1]
     assert stats.ks_2samp(log_det, np.linalg.slogdet(exact[:, :s, :s])[1]).pvalue > 1e-6
-    np.testing.assert_allclose(np.asarray(sigma) @ out[:, :, :s], np.broadcast_to(np.eye(s), sigma.shape), atol=1e-10)
+    np.testing.assert_allclose(sigma @ out[:, :, :s], np.broadcast_to(np.eye(s), sigma.shape), atol=1e-10)

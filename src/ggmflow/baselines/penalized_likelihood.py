@@ -26,10 +26,9 @@ _NEWTON_STEPS = 10
 _CONJUGATE_GRADIENT_STEPS = 250
 _RELAXATION = 1.6  # over-relaxation of the alternating directions; 1.5 to 1.8 is customary
 
-# NumPy and SciPy bring a BLAS each. For small matrices their two sets of threads, waiting for each other on the same
-# cores, cost up to a hundred times what they save.
+# NumPy and SciPy bring a BLAS each, and the idle threads of one compete with the other's for the cores. On two busy
+# cores that cost a factor of 4 to 60 at d = 150 and 300, so one thread it is.
 _BLAS = ThreadpoolController()
-_THREADS_FROM = 200
 
 _potrf, _potri = get_lapack_funcs(("potrf", "potri"), dtype=np.float64)
 
@@ -109,7 +108,7 @@ def solve_penalized(
     if factor is None:
         raise ValueError("initial must be positive definite")
 
-    with _BLAS.limit(limits=1 if len(S) < _THREADS_FROM else None, user_api="blas"):
+    with _BLAS.limit(limits=1, user_api="blas"):
         best, best_residual, n_iter = _minimize(problem, _Point(start, factor), tol, max_iter)
     covariance = _inverse(best.factor)
     objective = problem.objective(best)

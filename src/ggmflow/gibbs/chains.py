@@ -71,35 +71,31 @@ def _per_entry(statistic: Callable, draws: np.ndarray) -> np.ndarray:
 
 @partial(jax.jit, static_argnames=("num_draws", "hyperprior"), donate_argnames=("state",))
 def _advance(key, state, scatter, n_samples, q, temperature, thin, num_draws, hyperprior):
-    """Keep `num_draws` states of every chain, `thin` sweeps apart. `thin` is traced: one compilation serves all."""
+    """Keep `num_draws` states of every chain, `thin` sweeps apart; `thin` is traced, so one compilation serves all."""
 
-    def chain(key, rows, sigma, lam, q, temperature):
-        def one_sweep(i, carry):
-            key, rows, sigma, lam = carry
-            key, key_noise, key_lam = jax.random.split(key, 3)
-            noise = draw_noise(key_noise, *rows.shape)
-            strength = lam * temperature ** (q - 1)
-            rows, sigma = sweep(noise, rows, sigma, scatter, n_samples / temperature, lam, strength, q)
-            if hyperprior is not None:
-                lam = _draw_lam(key_lam, rows, *hyperprior)
-            return key, rows, sigma, lam
+    def one_sweep(i, carry):
+        key, rows, sigma, lam = carry
+        key, key_noise, key_lam = jax.random.split(key, 3)
+        strength = lam * temperature ** (q - 1)
+        noise = draw_noise(key_noise, rows.shape)
+        rows, sigma = sweep(noise, rows, sigma, scatter, n_samples / temperature, lam, strength, q)
+        if hyperprior is not None:
+            lam = _draw_lam(key_lam, rows, *hyperprior)
+        return key, rows, sigma, lam
 
-        def keep(carry, _):
-            carry = jax.lax.fori_loop(0, thin, one_sweep, carry)
-            return carry, (carry[1] * temperature, carry[3])
+    def keep(carry, _):
+        carry = jax.lax.fori_loop(0, thin, one_sweep, carry)
+        return carry, (carry[1] * temperature, carry[3])
 
-        (_, *state), draws = jax.lax.scan(keep, (key, rows, sigma, lam), length=num_draws)
-        return tuple(state), draws
-
-    keys = jax.random.split(key, q.shape[0])
-    return jax.vmap(chain)(keys, *state, q, temperature)
+    (_, *state), (precision, lam) = jax.lax.scan(keep, (key, *state), length=num_draws)
+    return tuple(state), (jnp.moveaxis(precision, -1, 0), lam.T)
 
 
 def _draw_lam(key, precision, shape, rate):
     """λ | Ω at q = 1, where the prior's normalizer is λ^{−d(d+1)/2}: a Gamma prior stays Gamma."""
-    d = precision.shape[0]
-    total = 0.5 * jnp.sum(jnp.abs(precision))  # ½ tr Ω + Σ_{i<j}|ω_ij|
-    return jax.random.gamma(key, shape + d * (d + 1) / 2, dtype=precision.dtype) / (rate + total)
+    d, _, num_chains = precision.shape
+    total = 0.5 * jnp.sum(jnp.abs(precision), axis=(0, 1))  # ½ tr Ω + Σ_{i<j}|ω_ij|
+    return jax.random.gamma(key, shape + d * (d + 1) / 2, (num_chains,), precision.dtype) / (rate + total)
 
 
 def sample(
@@ -185,8 +181,9 @@ def sample(
     total = (warmup_blocks + draw_blocks * thin) * block
     kept, done = [], 0
     with jax.enable_x64(True):
-        state = (jnp.asarray(start), jnp.linalg.inv(jnp.asarray(start[:, :, :s])), jnp.asarray(lam))
-        S = jnp.asarray(scatter.matrix, jnp.float64)
+        inverse = np.linalg.inv(start[:, :, :s])
+        state = tuple(jnp.asarray(np.moveaxis(x, 0, -1)) for x in (start, inverse, lam))
+        S = jnp.asarray(scatter.matrix)[:, :, None]
         for i in range(warmup_blocks + draw_blocks):
             step = 1 if i < warmup_blocks else thin
             state, draws = _advance(

@@ -1,8 +1,9 @@
 """The one-dimensional draws a sweep is made of: an entry off the diagonal, and the Schur complement γ.
 
-    exp(−½((x − m)/σ)² − λ|x|^q)          and          γ^{n/2} exp(−½aγ − ½b/γ)
+    exp(−½(x − δ)² − κ|x|^q)          and          γ^{n/2} exp(−½aγ − ½b/γ)
 
-All are Markov kernels that leave their distribution exactly invariant, without a rejection loop.
+All are Markov kernels that leave their distribution exactly invariant, without a rejection loop. Entries come in
+units of their conditional sd and in float32: ten times faster, and rounding is far below the sd.
 """
 
 import jax
@@ -11,76 +12,67 @@ import numpy as np
 from jax.scipy.special import ndtri
 
 
-def draw_entry(x, centre, sd, strength, q, exponential, uniforms):
-    """Leave exp(−½((x − centre)/sd)² − strength·|x|^q) invariant: an independence step, then a slice step.
+def draw_entry(x, delta, log_kappa, q, exponential, uniforms):
+    """Leave exp(−½(x − δ)² − κ|x|^q) invariant: an independence step, then a slice step.
 
     The slice step is at home near the cusp at 0. Away from it, and the more so the colder the chain, its box is
-    narrow against sd; there the independence step, at the interior mode, does the moving.
+    narrow against the sd; there the independence step, at the interior mode, does the moving.
 
     Parameters
     ----------
-    x, centre, sd, strength, q, exponential : float64
-        The current entry, its Gaussian part, its penalty, and a standard exponential variable.
-    uniforms : four float32 in (0, 1)
+    x, delta, log_kappa, q, exponential : float32
+        The current entry, its Gaussian mean, its penalty, and a standard exponential variable.
+    uniforms : four of them, float32 in (0, 1)
     """
     propose, accept_mode, uniform, accept_edge = uniforms
-    x = _draw_at_mode(x, centre, sd, strength, q, propose, accept_mode)
-    level = jnp.exp(q * jnp.log(jnp.abs(x))) + exponential / strength
-    return draw_in_box(x, centre, sd, jnp.exp(jnp.log(level) / q), uniform, accept_edge)
+    sign = jnp.where(delta < 0, -1.0, 1.0).astype(delta.dtype)  # reflect so that δ ≥ 0
+    x, delta = sign * x, sign * delta
+    x = _draw_at_mode(x, delta, log_kappa, q, propose, accept_mode)
+    # An exponential variable e turns exp(−κ|x|^q) into the box |x|^q < |x_old|^q + e/κ.
+    level = jnp.exp(q * jnp.log(jnp.abs(x))) + exponential * jnp.exp(-log_kappa)
+    return sign * draw_in_box(x, delta, jnp.exp(jnp.log(level) / q), uniform, accept_edge)
 
 
-def _draw_at_mode(x, centre, sd, strength, q, uniform, accept):
+def _draw_at_mode(x, delta, log_kappa, q, uniform, accept):
     """Metropolis step that proposes a normal at the interior mode, found by steps that do not look at x.
 
-    In units of sd the mode solves t = δ − κq t^{q−1}, κ = strength·sd^q, and the curvature there is 1 + κq(q−1)t^{q−2}.
-    At q = 1 the proposal is the target on its side of 0.
+    The mode solves t = δ − κq t^{q−1}; the curvature there is 1 + κq(q−1)t^{q−2}. At q = 1 the proposal is the target
+    on its side of 0.
     """
-    sign = jnp.where(centre < 0, -1.0, 1.0)
-    delta, log_kappa = _single(sign * centre / sd), _single(jnp.log(strength) + q * jnp.log(sd))
-    power, slope = _single(q), jnp.exp(log_kappa + jnp.log(_single(q)))
+    slope = q * jnp.exp(log_kappa)
     mode = jnp.maximum(delta, 1e-3)
     for _ in range(3):
-        pull = slope * jnp.exp((power - 1) * jnp.log(mode))
+        pull = slope * jnp.exp((q - 1) * jnp.log(mode))
         mode = jnp.maximum(delta - pull, 0.3 * mode)  # where there is no mode, shrink towards the cusp
-    curvature = 1 + slope * (power - 1) * jnp.exp((power - 2) * jnp.log(mode))
+    curvature = 1 + slope * (q - 1) * jnp.exp((q - 2) * jnp.log(mode))
     width = jax.lax.rsqrt(jnp.clip(curvature, 0.25, 1e6))
-    old = _single(sign * x / sd)
     new = mode + width * ndtri(uniform)
 
     def log_weight(t):  # target over proposal
-        penalty = jnp.exp(log_kappa + power * jnp.log(jnp.abs(t)))
+        penalty = jnp.exp(log_kappa + q * jnp.log(jnp.abs(t)))
         return -0.5 * (t - delta) ** 2 - penalty + 0.5 * ((t - mode) / width) ** 2
 
-    kept = jnp.log(accept) < log_weight(new) - log_weight(old)
-    return jnp.where(kept, sign * sd * new.astype(sd.dtype), x)
+    return jnp.where(jnp.log(accept) < log_weight(new) - log_weight(x), new, x)
 
 
-def draw_in_box(x, centre, sd, box, uniform, accept):
-    """One draw of N(centre, sd²) on |x| < box, leaving that distribution invariant from the current x.
+def draw_in_box(x, delta, box, uniform, accept):
+    """One draw of N(δ, 1) on |x| < box, δ ≥ 0, leaving that distribution invariant from the current x.
 
     Inverse-cdf where the normal cdf can be inverted. In a box so narrow or so far out that it cannot, an
     exponential matched at the box's nearer end is proposed and corrected by a Metropolis step.
-    The standardized draw is made in float32, which is ten times faster, and placed in float64.
     """
-    sign = jnp.where(centre < 0, -1.0, 1.0)  # reflect so that the box lies to the left, where erfc is accurate
-    b, delta, rate = _single(box / sd), _single(sign * centre / sd), _single((sign * centre - box) / sd)
-    low, high = _ndtr(-b - delta), _ndtr(-rate)
+    rate = delta - box
+    low, high = _ndtr(-box - delta), _ndtr(-rate)  # δ ≥ 0 puts the box to the left, where erfc is accurate
     # Rounding must not reach 0 or 1, whose quantiles are infinite.
-    inverted = ndtri(jnp.clip(low + uniform * (high - low), 1e-30, 1 - 2**-24))
-    # y = b − x has density ∝ exp(−r y − ½y²) on [0, 2b] with r = δ − b; propose without the square.
-    width = jnp.minimum(2 * b, 1e3)
+    inverted = delta + ndtri(jnp.clip(low + uniform * (high - low), 1e-30, 1 - 2**-24))
+    # y = box − x has density ∝ exp(−r y − ½y²) on [0, 2·box] with r = δ − box; propose without the square.
+    width = jnp.minimum(2 * box, 1e3)
     flat = jnp.abs(rate * width) < 1e-4
     safe = jnp.where(flat, 1.0, rate)
     y = jnp.where(flat, uniform * width, -jnp.log1p(uniform * jnp.expm1(-jnp.clip(safe * width, -80, 80))) / safe)
-    y_old = _single((box - sign * x) / sd)
+    y_old = box - x
     y = jnp.where(jnp.log(accept) < 0.5 * (y_old**2 - y**2), y, y_old)
-    edge = (rate > 5.0) | (b < 0.1)
-    near_edge, near_centre = box - sd * y.astype(sd.dtype), sign * centre + sd * inverted.astype(sd.dtype)
-    return jnp.clip(sign * jnp.where(edge, near_edge, near_centre), -box, box)
-
-
-def _single(x):
-    return jnp.asarray(x).astype(jnp.float32)
+    return jnp.clip(jnp.where((rate > 5) | (box < 0.1), box - y, inverted), -box, box)
 
 
 def _ndtr(x):
@@ -117,7 +109,7 @@ def draw_schur(uniforms, gamma, n_samples, a, b):
         return jnp.minimum(0.0, jnp.minimum(-slope_right * (x - right), slope_left * (x + left)))
 
     u, tail, accept = uniforms
-    place, excess = u * jnp.sum(mass), -jnp.log1p(-tail)
+    place, excess = u * jnp.sum(mass, axis=0), -jnp.log1p(-tail)
     new = jnp.where(
         place < mass[0],
         -left - excess / slope_left,
