@@ -1,3 +1,20 @@
-"""Bayesian sparse precision matrices: every shrinkage λ and every l_q norm from one fit."""
+"""Bayesian sparse precision matrices: the posterior of a Gaussian graphical model under any l_q penalty."""
+
+from ggmflow import baselines, gibbs, plot, simulate, target
+from ggmflow.data import Scatter
 
 __version__ = "0.1.0"
+
+__all__ = [
+    # data
+    "Scatter",
+    "simulate",
+    # the posterior
+    "target",
+    "gibbs",
+    # other estimators
+    "baselines",
+    # for people
+    "plot",
+    "__version__",
+]

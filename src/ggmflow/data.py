@@ -98,7 +98,8 @@ class Scatter:
         missing : {"error", "drop", "em"}
             What to do about missing values: refuse, use complete rows only, or take the expected statistics
             under a Gaussian model (`ggmflow.missing.expected_scatter`). "em" leaves out rows without any
-            value, with a warning.
+            value, with a warning; n stays the number of rows used, so posteriors ignore what was not seen and
+            are a little too narrow.
         names : sequence of str, optional
             Column names; default those of the table, or x0, x1, … for an array.
 

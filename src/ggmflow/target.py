@@ -5,7 +5,8 @@ With L the first s columns of the Cholesky factor of Ω (query variables first) 
     T · log p̃(L) = n Σ_{j<s} log ℓ_j − ½ tr(Lᵀ(S + λI)L) − λ Σ_{j<s, i>j} |(LLᵀ)_ij|^q,
     dΩ = ∏_{j<s} 2 ℓ_j^{d−j} dL.
 
-s = d is the full posterior, s < d the Markov blanket of the first s variables: one formula, no second path.
+s = d is the full posterior. s < d is the Markov blanket of the first s variables under a prior whose l_q factors act on
+their rows only (so it is not the margin of the full posterior). One formula, no second path.
 The normalizer is left out; the density is with respect to Lebesgue measure on the free entries of Ω.
 """
 
@@ -14,7 +15,9 @@ from functools import lru_cache
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int
+from jaxtyping import Array, Float, Int
+
+Scalar = Float[Array, ""] | float  # differs from draw to draw
 
 
 @lru_cache(maxsize=32)
@@ -56,7 +59,7 @@ def log_volume(columns: Float[Array, "d s"]) -> Float[Array, ""]:
     return s * np.log(2.0).item() + jnp.sum(exponents * jnp.log(jnp.diagonal(columns)))
 
 
-def absolute_power(x: Float[Array, "..."], q: Float[ArrayLike, "..."]) -> Float[Array, "..."]:
+def absolute_power(x: Float[Array, "..."], q: Float[Array, "..."] | float) -> Float[Array, "..."]:
     """|x|^q with derivative 0 at x = 0, where the true one does not exist (q ≤ 1) or is 0 (q > 1)."""
     # The inner `where` keeps log and its derivative away from 0, or 0·∞ = NaN would leak into the gradient.
     nonzero = x != 0
@@ -66,10 +69,10 @@ def absolute_power(x: Float[Array, "..."], q: Float[ArrayLike, "..."]) -> Float[
 def unnormalized_log_prob(
     columns: Float[Array, "d s"],
     scatter: Float[Array, "d d"],
-    n_samples: Float[ArrayLike, ""],
-    lam: Float[ArrayLike, ""],
-    q: Float[ArrayLike, ""],
-    temperature: Float[ArrayLike, ""] = 1.0,
+    n_samples: Scalar,
+    lam: Scalar,
+    q: Scalar,
+    temperature: Scalar = 1.0,
 ) -> Float[Array, ""]:
     """Tempered log p̃ of one draw, with respect to Lebesgue measure on the free entries of Ω.
 

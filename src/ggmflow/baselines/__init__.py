@@ -1,5 +1,6 @@
 """Baselines: other estimators of sparse precision matrices, and how well each finds the edges."""
 
+from ggmflow.baselines.bayesian_graphical_lasso import bayesian_graphical_lasso
 from ggmflow.baselines.graphical_lasso import graphical_lasso
 from ggmflow.baselines.metrics import EdgeMetrics, average_precision, edge_metrics
 from ggmflow.baselines.nonconvex import NonconvexResult, ledoit_wolf_precision, nonconvex_precision
@@ -13,6 +14,7 @@ __all__ = [
     "nonconvex_precision",
     "NonconvexResult",
     "ledoit_wolf_precision",
+    "bayesian_graphical_lasso",
     # penalties
     "PENALTIES",
     "penalty_value",

@@ -5,11 +5,9 @@
 The sum runs over all i, j, the diagonal included: with weights w_ij = 1 this is −2/n times the logarithm of the
 likelihood det(Ω)^{n/2} exp(−½ tr ΩS) times the prior exp(−(λ/2) tr Ω − λ Σ_{i<j} |ω_ij|).
 
-The solver is our own, for weighted and unweighted problems alike, because it measured best. On the nine problems of
-``python -m benchmarks.glasso`` (d = 30 and 100) it was the fastest to an answer and ended at a residual of the
-optimality conditions below 1e-8. Next came GGLasso (1.4 to 7 times slower, residuals of 1e-7 to 1e-5), skglm (as
-accurate in its primal form, 6 to 50 times slower) and scikit-learn (5 to 860 times slower, residuals of 4e-8 to 4e-6,
-no weights). The first two need numba.
+The solver is our own, for weighted and unweighted problems alike, because it measured best: on the nine problems of
+``python -m benchmarks.glasso`` (d = 30 and 100) it was the fastest and always ended at a residual of the optimality
+conditions below 1e-8, beside GGLasso, skglm (both need numba) and scikit-learn (which takes no weights).
 """
 
 import warnings

@@ -19,7 +19,7 @@ References
 ----------
 atan: Wang & Zhu (2016). selo: Dicker, Huang & Lin (2013). exp: Wang, Fan & Zhu (2018). log: Mazumder, Friedman &
 Hastie (2011). sica: Lv & Fan (2009). scad: Fan & Li (2001). mcp: Zhang (2010). adapt: Zou (2006). The default γ are
-those of the R package GGMncv 2.1.1.
+those of the R package GGMncv 2.1.1, except for lq, where its 0.01 would hardly be an l_q penalty.
 """
 
 from collections.abc import Callable
@@ -110,6 +110,7 @@ PENALTIES: dict[str, Penalty] = {
     "lq": Penalty(
         lambda t, rho, gamma: rho * t**gamma,
         lambda t, rho, gamma: rho * gamma * _power(t, gamma - 1),
+        gamma=0.5,
         up_to=1.0,
         infinite_slope=True,
     ),

@@ -10,8 +10,9 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from arviz_stats.base import array_stats
-from jaxtyping import Array, ArrayLike, Float, Key
+from arviz_stats.base.array import array_stats
+from jaxtyping import Array, Key
+from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
 from ggmflow.data import Scatter
@@ -74,18 +75,18 @@ def _advance(key, state, scatter, n_samples, q, temperature, thin, num_draws, hy
     """Keep `num_draws` states of every chain, `thin` sweeps apart; `thin` is traced, so one compilation serves all."""
 
     def one_sweep(i, carry):
-        key, rows, sigma, lam = carry
+        key, rows, lam = carry
         key, key_noise, key_lam = jax.random.split(key, 3)
         strength = lam * temperature ** (q - 1)
         noise = draw_noise(key_noise, rows.shape)
-        rows, sigma = sweep(noise, rows, sigma, scatter, n_samples / temperature, lam, strength, q)
+        rows = sweep(noise, rows, scatter, n_samples / temperature, lam, strength, q)
         if hyperprior is not None:
             lam = _draw_lam(key_lam, rows, *hyperprior)
-        return key, rows, sigma, lam
+        return key, rows, lam
 
     def keep(carry, _):
         carry = jax.lax.fori_loop(0, thin, one_sweep, carry)
-        return carry, (carry[1] * temperature, carry[3])
+        return carry, (carry[1] * temperature, carry[2])
 
     (_, *state), (precision, lam) = jax.lax.scan(keep, (key, *state), length=num_draws)
     return tuple(state), (jnp.moveaxis(precision, -1, 0), lam.T)
@@ -101,16 +102,16 @@ def _draw_lam(key, precision, shape, rate):
 def sample(
     key: Key[Array, ""],
     scatter: Scatter,
-    lam: Float[ArrayLike, "*chains"],
-    q: Float[ArrayLike, "*chains"] = 1.0,
-    temperature: Float[ArrayLike, "*chains"] = 1.0,
+    lam: ArrayLike,
+    q: ArrayLike = 1.0,
+    temperature: ArrayLike = 1.0,
     *,
     n_query: int | None = None,
     num_chains: int = 16,
     num_draws: int = 1000,
     num_warmup: int = 500,
     thin: int = 1,
-    start: Float[ArrayLike, "*chains s d"] | None = None,
+    start: ArrayLike | None = None,
     hyperprior: tuple[float, float] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Chains:
@@ -131,13 +132,14 @@ def sample(
     num_chains
         Number of chains, unless λ, q, T or `start` come one per chain.
     num_draws, num_warmup, thin
-        Draws kept per chain; sweeps thrown away before (rounded up to whole blocks of 50); sweeps per draw.
+        Draws kept per chain; sweeps thrown away before (rounded up to whole blocks of 50, or of `num_draws` if that
+        is less); sweeps per draw.
     start
         Positive definite matrices to start from, (s, d) or one per chain. Default: draws of the Wishart
         distribution that the posterior would be without the l_q factors, wider than the posterior as R̂ wants it.
     hyperprior
         (shape, rate) of a Gamma prior on λ, which is then updated too, from the start `lam`. Needs q = 1, T = 1
-        and all of Ω: only there is the prior's normalizer a known function of λ.
+        and all of Ω: only there is λ given Ω again Gamma.
     progress
         Called with (sweeps done, sweeps in all) after every block.
 
@@ -181,8 +183,7 @@ def sample(
     total = (warmup_blocks + draw_blocks * thin) * block
     kept, done = [], 0
     with jax.enable_x64(True):
-        inverse = np.linalg.inv(start[:, :, :s])
-        state = tuple(jnp.asarray(np.moveaxis(x, 0, -1)) for x in (start, inverse, lam))
+        state = (jnp.asarray(np.moveaxis(start, 0, -1)), jnp.asarray(lam))
         S = jnp.asarray(scatter.matrix)[:, :, None]
         for i in range(warmup_blocks + draw_blocks):
             step = 1 if i < warmup_blocks else thin
@@ -249,6 +250,6 @@ def _wishart_rows(key, scatter, lam, temperature, n_query):
         # Ψ = UUᵀ with U upper triangular, so L = U⁻ᵀB is lower triangular with LLᵀ ~ Wishart(·, Ψ⁻¹).
         psi = (scatter.matrix + lam[c] * np.eye(d)) / temperature[c]
         U = np.linalg.cholesky(psi[::-1, ::-1])[::-1, ::-1]
-        L = solve_triangular(U, bartlett, trans="T", lower=False)
+        L = solve_triangular(U.T, bartlett, lower=True)
         out[c] = L[:s] @ L.T
     return out

@@ -36,16 +36,18 @@ def draw_entry(x, delta, log_kappa, q, exponential, uniforms):
 def _draw_at_mode(x, delta, log_kappa, q, uniform, accept):
     """Metropolis step that proposes a normal at the interior mode, found by steps that do not look at x.
 
-    The mode solves t = δ − κq t^{q−1}; the curvature there is 1 + κq(q−1)t^{q−2}. At q = 1 the proposal is the target
-    on its side of 0.
+    The mode solves t + κq t^{q−1} = δ, by Newton's method from δ: exact after one step at q = 1 and q = 2. The
+    curvature there is 1 + κq(q−1)t^{q−2}. At q = 1 and q = 2 the proposal is the target itself on its side of 0.
     """
     slope = q * jnp.exp(log_kappa)
     mode = jnp.maximum(delta, 1e-3)
     for _ in range(3):
         pull = slope * jnp.exp((q - 1) * jnp.log(mode))
-        mode = jnp.maximum(delta - pull, 0.3 * mode)  # where there is no mode, shrink towards the cusp
+        curvature = jnp.maximum(1 + (q - 1) * pull / mode, 0.25)
+        # Where there is no mode, the bound makes it shrink towards the cusp.
+        mode = jnp.maximum(mode - (mode + pull - delta) / curvature, 0.1 * mode)
     curvature = 1 + slope * (q - 1) * jnp.exp((q - 2) * jnp.log(mode))
-    width = jax.lax.rsqrt(jnp.clip(curvature, 0.25, 1e6))
+    width = jax.lax.rsqrt(jnp.clip(curvature, 0.25, 1e12))
     new = mode + width * ndtri(uniform)
 
     def log_weight(t):  # target over proposal

@@ -10,7 +10,7 @@ M = Σ − σ_jσ_jᵀ/σ_jj (the inverse of Ω₁₁ without row and column j, 
 
 An exponential variable e turns each l_q factor into the box |β_i| < (|β_i|^q + e/λ)^{1/q}, so β_i is a truncated
 normal; a Metropolis step at the interior mode of β_i's density precedes it (see `one_dimension`). γ > 0 keeps Ω
-positive definite. Ω₂₂.₁ is integrated out, so a blanket never touches a t×t factorization.
+positive definite. Ω₂₂.₁ is integrated out, so a sweep of a blanket needs no t×t factorization.
 Temperature: Ω/T has the density above with n/T in place of n and λT^{q−1} in place of λ in the l_q factors alone,
 so chains at different T and λ share one S.
 Chains lie along the last axis of every array, where the hardware's vector units find them.
@@ -46,6 +46,19 @@ def _dot(x, y):
     return jnp.sum(x * y, axis=-2)
 
 
+def _inverse(A):
+    """Gauss–Jordan without pivoting, safe for positive definite matrices; LAPACK would want chains first."""
+
+    def eliminate(k, A):
+        others = (jnp.arange(len(A)) != k)[:, None]
+        row = jnp.where(others, A[k], 1.0) / A[k, k]
+        factor = jnp.where(others, A[:, k], 0.0)
+        A = jnp.where(others, A, 0.0).at[k].set(0.0)  # column k is used up; row k is replaced
+        return (A - factor[:, None] * row).at[k].set(row)
+
+    return jax.lax.fori_loop(0, len(A), eliminate, A)
+
+
 def _draw_entries(noise, x, product, linear, diagonal, strength, q, skip=None):
     """Sweep once through N(·, P)·∏exp(−λ|x_i|^q); `product(i, x)` is (Px)_i, `strength` is λ."""
     sd = 1 / jnp.sqrt(diagonal)
@@ -59,7 +72,8 @@ def _draw_entries(noise, x, product, linear, diagonal, strength, q, skip=None):
         x, before, (linear_i, sd_i), (log_kappa_i, exponential, *uniforms) = state
         x = x.at[i - 1].set(before)
         delta = x[i] / sd_i + sd_i * (linear_i - product(i, x))
-        drawn = draw_entry(*(y.astype(q.dtype) for y in (x[i] / sd_i, delta)), log_kappa_i, q, exponential, uniforms)
+        old, delta = (x[i] / sd_i).astype(q.dtype), delta.astype(q.dtype)
+        drawn = draw_entry(old, delta, log_kappa_i, q, exponential, uniforms)
         new = sd_i * drawn.astype(x.dtype)
         following = jnp.minimum(i + 1, x.shape[0] - 1)
         return x, new if skip is None else jnp.where(i == skip, x[i], new), double[following], single[following]
@@ -71,21 +85,20 @@ def _draw_entries(noise, x, product, linear, diagonal, strength, q, skip=None):
 def sweep(
     noise: Noise,
     rows: Float[Array, "s d chains"],
-    sigma: Float[Array, "s s chains"],
     scatter: Float[Array, "d d #chains"],
     n_samples: Float[ArrayLike, " #chains"],
     ridge: Float[Array, " chains"],
     strength: Float[Array, " chains"],
     q: Float[Array, " chains"],
-) -> tuple[Float[Array, "s d chains"], Float[Array, "s s chains"]]:
+) -> Float[Array, "s d chains"]:
     """Update every column of every chain once.
 
     Parameters
     ----------
     noise
         From `draw_noise`.
-    rows, sigma
-        [Ω₁₁ Ω₁₂] and Ω₁₁⁻¹.
+    rows
+        [Ω₁₁ Ω₁₂].
     scatter
         S, query variables first; shared by all chains if its last axis is 1.
     n_samples
@@ -97,8 +110,7 @@ def sweep(
 
     Returns
     -------
-    rows, sigma
-        After the sweep.
+    rows after the sweep.
     """
     s, d, _ = rows.shape
     blanket = s < d
@@ -124,8 +136,9 @@ def sweep(
         others = (jnp.arange(s) != j)[:, None]
         a_jj, sigma_j = scatter[j, j] + ridge, sigma[j]
         M = jnp.where(others & others[:, None], sigma - sigma_j[:, None] * sigma_j * gamma, 0.0)
-        P, linear, Q = a_jj * M, -scatter[:s, j], jnp.einsum("ikc,jkc->ijc", H, rows[:, s:])
+        P, linear = a_jj * M, jnp.broadcast_to(-scatter[:s, j], sigma_j.shape)
         if blanket:
+            Q = jnp.einsum("ikc,jkc->ijc", H, rows[:, s:])
             MQ = jnp.einsum("ijc,jkc->ikc", M, Q)
             P = P + jnp.einsum("ijc,jkc->ikc", MQ, M) / gamma
             linear = linear + MQ[:, j] / gamma
@@ -133,7 +146,7 @@ def sweep(
             noise.entries[j, :s],
             jnp.where(others, rows[:, j], 0.0),
             lambda i, x: _dot(P[i], x),
-            jnp.broadcast_to(linear, rows[:, j].shape),
+            linear,
             jnp.where(others, jnp.diagonal(P).T, 1.0),
             strength,
             q,
@@ -141,13 +154,11 @@ def sweep(
         )
         M_beta = _dot(M, beta)
         u = jnp.where(others, -M_beta, 1.0)
-        gamma = draw_schur(noise.schur[j], gamma, n_samples, a_jj, _dot(u, _dot(Q, u)))
+        gamma = draw_schur(noise.schur[j], gamma, n_samples, a_jj, _dot(u, _dot(Q, u)) if blanket else 0.0)
         column = jnp.where(others, beta, gamma + _dot(beta, M_beta))
         rows = rows.at[:, j].set(column).at[j, :s].set(column)
         return rows, M + u[:, None] * u / gamma, H
 
     H = _dot(S_22, rows[:, None, s:]) + ridge * rows[:, s:]
-    rows, sigma, _ = jax.lax.fori_loop(0, s, update_column, (rows, sigma, H))
-    # One Newton step for the inverse takes away what the rank-one updates have lost.
-    sigma = 2 * sigma - jnp.einsum("ijc,jkc,klc->ilc", sigma, rows[:, :s], sigma)
-    return rows, 0.5 * (sigma + jnp.swapaxes(sigma, 0, 1))
+    # Σ is computed anew in every sweep, or the rounding of its rank-one updates would pile up in near-singular Ω.
+    return jax.lax.fori_loop(0, s, update_column, (rows, _inverse(rows[:, :s]), H))[0]

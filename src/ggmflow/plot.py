@@ -1,0 +1,171 @@
+"""Pictures of precision matrices: credible intervals along λ, networks, heat maps.
+
+    partial correlation of i and j = −ω_ij / √(ω_ii ω_jj)
+
+Every function draws on the matplotlib axes it is given, or on new ones, and returns them. Colours are blue for
+positive and orange for negative partial correlations (told apart by colour-blind eyes and in grey print).
+"""
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import networkx as nx
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
+
+POSITIVE, NEGATIVE, NEUTRAL = "#2166ac", "#d95f02", "#4d4d4d"
+_LINES = ("#2166ac", "#d95f02", "#1b9e77", "#7570b3", "#a6761d", "#4d4d4d")
+_SIGNED = LinearSegmentedColormap.from_list("signed", [NEGATIVE, "#ffffff", POSITIVE])
+
+
+def partial_correlation(precision: Float[np.ndarray, "*draws d d"]) -> Float[np.ndarray, "*draws d d"]:
+    """−ω_ij/√(ω_ii ω_jj), with ones on the diagonal."""
+    scale = 1 / np.sqrt(np.diagonal(precision, axis1=-2, axis2=-1))
+    out = -precision * scale[..., :, None] * scale[..., None, :]
+    index = np.arange(precision.shape[-1])
+    out[..., index, index] = 1.0
+    return out
+
+
+def intervals_along_lam(
+    lam: Float[np.ndarray, " k"],
+    quantiles: Float[np.ndarray, "3 k m"],
+    labels: Sequence[str],
+    *,
+    path: Float[np.ndarray, "k m"] | None = None,
+    path_label: str = "graphical lasso",
+    ylabel: str = "entry of the precision matrix",
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Credible bands and medians of a few entries of Ω, or of functions of it, along λ.
+
+    Parameters
+    ----------
+    lam
+        Values of λ, ascending.
+    quantiles
+        Lower, middle and upper quantile of each of m entries at each λ.
+    labels
+        Names of the entries.
+    path
+        A point estimate to draw dashed, for example the graphical lasso.
+    path_label, ylabel, title
+        Texts.
+    ax
+        Axes to draw on.
+    """
+    ax = ax or plt.subplots(figsize=(5, 3.6), layout="constrained")[1]
+    for k, label in enumerate(labels):
+        colour = _LINES[k % len(_LINES)]
+        ax.fill_between(lam, quantiles[0, :, k], quantiles[2, :, k], color=colour, alpha=0.18, lw=0)
+        ax.plot(lam, quantiles[1, :, k], color=colour, lw=1.8, label=label)
+        if path is not None:
+            ax.plot(lam, path[:, k], color=colour, lw=1.2, ls=(0, (4, 2)))
+    ax.axhline(0, color=NEUTRAL, lw=0.6)
+    ax.set(xscale="log", xlabel="shrinkage λ", ylabel=ylabel, xlim=(lam[0], lam[-1]))
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_locator(NullLocator())
+    handles = ax.get_legend_handles_labels()[0]
+    if path is not None:
+        handles.append(Line2D([], [], color=NEUTRAL, lw=1.2, ls=(0, (4, 2)), label=path_label))
+    ax.legend(handles=handles, frameon=False, fontsize=8, ncols=2)
+    ax.spines[["top", "right"]].set_visible(False)
+    if title:
+        ax.set_title(title, fontsize=10)
+    return ax
+
+
+def network(
+    precision: Float[np.ndarray, "d d"],
+    edges: Bool[np.ndarray, "d d"],
+    names: Sequence[str],
+    *,
+    highlight: Bool[np.ndarray, "d d"] | None = None,
+    positions: Float[np.ndarray, "d 2"] | None = None,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Graph of a precision matrix: width is the size of a partial correlation, colour its sign.
+
+    Parameters
+    ----------
+    precision
+        Ω.
+    edges
+        Which pairs to join; the diagonal does not count.
+    names
+        Node labels.
+    highlight
+        Pairs to draw solid; the other edges are dotted. Default: all.
+    positions
+        Node positions, for example from `layout`, so that several graphs can be compared.
+    title, ax
+        Text; axes to draw on.
+    """
+    ax = ax or plt.subplots(figsize=(4.5, 4.5), layout="constrained")[1]
+    positions = layout(edges) if positions is None else positions
+    weight = partial_correlation(precision)
+    for i, j in np.argwhere(np.triu(edges, 1)):
+        solid = highlight is None or highlight[i, j]
+        ax.plot(
+            *positions[[i, j]].T,
+            color=POSITIVE if weight[i, j] > 0 else NEGATIVE,
+            lw=0.8 + 6 * abs(weight[i, j]),
+            ls="-" if solid else ":",
+            solid_capstyle="round",
+            alpha=0.85,
+            zorder=1,
+        )
+    ax.scatter(*positions.T, s=260, color="white", edgecolors=NEUTRAL, linewidths=1.2, zorder=2)
+    for position, name in zip(positions, names, strict=True):
+        ax.annotate(name, position, ha="center", va="center", fontsize=8, zorder=3, parse_math=False)
+    ax.set(aspect="equal", xticks=[], yticks=[])
+    ax.margins(0.1)
+    ax.spines[:].set_visible(False)
+    if title:
+        ax.set_title(title, fontsize=10)
+    return ax
+
+
+def layout(edges: Bool[np.ndarray, "d d"]) -> Float[np.ndarray, "d 2"]:
+    """Node positions on a circle, ordered so that joined nodes are near each other: the same for the same edges."""
+    graph = nx.from_numpy_array(np.triu(edges, 1).astype(int))
+    order: Int[np.ndarray, " d"] = np.array(
+        [
+            node
+            for part in sorted(nx.connected_components(graph), key=min)
+            for node in nx.dfs_preorder_nodes(graph, min(part))
+        ]
+    )
+    angle = np.empty(len(edges))
+    angle[order] = np.linspace(0, 2 * np.pi, len(edges), endpoint=False)
+    return np.column_stack([np.sin(angle), np.cos(angle)])
+
+
+def heat_map(
+    matrix: Float[np.ndarray, "s d"],
+    names: Sequence[str],
+    *,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Partial correlations (or any signed matrix with entries in [−1, 1]) as colours; the diagonal is left blank."""
+    ax = ax or plt.subplots(figsize=(4.5, 4), layout="constrained")[1]
+    shown = np.array(matrix, dtype=float)
+    np.fill_diagonal(shown, np.nan)
+    limit = np.nanmax(np.abs(shown), initial=1e-3)
+    image = ax.imshow(shown, cmap=_SIGNED, vmin=-limit, vmax=limit)
+    step = max(1, len(names) // 25)  # with hundreds of variables only every so many labels can be read
+    for axis, size, turn in ((ax.xaxis, len(names), 90), (ax.yaxis, len(matrix), 0)):
+        ticks = range(0, size, step)
+        axis.set_ticks(ticks, [names[k] for k in ticks], rotation=turn, fontsize=7, parse_math=False)
+    ax.figure.colorbar(image, ax=ax, shrink=0.85, label="partial correlation")
+    if title:
+        ax.set_title(title, fontsize=10)
+    return ax
