@@ -29,7 +29,7 @@ benchmark-%: $(VENV)/.installed-benchmark
 # One stamp per extra, renewed when pyproject.toml changes, so a second call installs nothing.
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("ggmflow needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 $(MAKECMDGOALS)") if sys.version_info < (3, 11) else None'
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .

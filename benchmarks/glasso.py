@@ -66,7 +66,7 @@ def scikit_learn(tol: float) -> Solver:
 
 def skglm(algo: str) -> Solver:
     def solve(S: Matrix, rho: float) -> Matrix:
-        from skglm.covariance import GraphicalLasso
+        from skglm.covariance import GraphicalLasso  # pyright: ignore[reportMissingImports]
 
         model = GraphicalLasso(alpha=rho, algo=algo, max_iter=500, tol=1e-8, inner_tol=1e-8)
         return np.asarray(model.fit(S + rho * np.eye(len(S)), mode="precomputed").precision_)
@@ -75,7 +75,7 @@ def skglm(algo: str) -> Solver:
 
 
 def gglasso(S: Matrix, rho: float) -> Matrix:
-    from gglasso.solver.single_admm_solver import ADMM_SGL
+    from gglasso.solver.single_admm_solver import ADMM_SGL  # pyright: ignore[reportMissingImports]
 
     with contextlib.redirect_stdout(io.StringIO()):
         solved = ADMM_SGL(S + rho * np.eye(len(S)), rho, np.eye(len(S)), tol=1e-9, rtol=1e-9, max_iter=5000)

@@ -20,7 +20,9 @@ def test_demo_prints_a_summary_and_writes_figures(tmp_path):
         assert (tmp_path / "new" / "demo" / name).read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("arguments", [["demo", "--n-features", "1"], ["demo", "--draws", "many"], ["dmeo"]])
+@pytest.mark.parametrize(
+    "arguments", [["demo", "--n-features", "1"], ["demo", "--seed", "-1"], ["demo", "--draws", "many"], ["dmeo"]]
+)
 def test_a_mistake_is_one_message_and_exit_code_2(arguments, tmp_path):
     result = run(app, arguments)
     assert result.exit_code == 2

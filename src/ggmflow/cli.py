@@ -17,7 +17,11 @@ from ggmflow.baselines import edge_metrics, graphical_lasso
 from ggmflow.data import Scatter
 from ggmflow.simulate import toy_problem
 
-app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 console = Console()
 
 CHAINS = 8  # per (λ, q)
@@ -44,7 +48,7 @@ def demo(
     n_features: Annotated[int, typer.Option(min=2, help="Number of variables d.")] = 15,
     n_samples: Annotated[int, typer.Option(min=2, help="Number of rows n.")] = 15,
     draws: Annotated[int, typer.Option(min=10, help="Draws per chain.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.")] = 1,
 ) -> None:
     """Simulate a sparse graph, sample its posterior along λ for q = 1 and q = 0.5, and write figures.
 
@@ -52,6 +56,7 @@ def demo(
     """
     try:
         output.mkdir(parents=True, exist_ok=True)
+        (output / "intervals.png").touch()  # fail before the work, not after it
     except OSError as error:
         console.print(f"[red]Cannot write to {output}:[/red] {error.strerror}. Choose another with --output.")
         raise typer.Exit(2) from None
@@ -75,6 +80,11 @@ def demo(
     shown = lam.size // 4  # where shrinkage is light enough for a few intervals to leave zero
     _print_strongest_edges(scatter.names, truth, lam[shown], precision[:, shown])
     _draw_figures(output, scatter.names, truth, lam, q, precision, lasso, shown)
+    if n_samples < 3 * n_features:
+        console.print(
+            "So few rows say little: honest intervals are wide, and most edges cannot be told from zero.\n"
+            f"See what more rows do: [bold]ggmflow demo --n-samples {10 * n_features}[/bold]"
+        )
     console.print(f"Figures: {', '.join(str(output / name) for name in ('intervals.png', 'networks.png'))}\n")
 
 
@@ -108,12 +118,7 @@ def _sample_grid(scatter, lam, q, draws, seed):
 
 def _print_convergence(chains, num_conditions):
     """Worst R̂ and effective sample size over all conditions, and whether that is good enough."""
-    parts = [
-        gibbs.Chains(
-            *(x[k * CHAINS : (k + 1) * CHAINS] for x in (chains.draws, chains.lam, chains.q, chains.temperature))
-        )
-        for k in range(num_conditions)
-    ]
+    parts = [chains.select(np.arange(k * CHAINS, (k + 1) * CHAINS)) for k in range(num_conditions)]
     rhat = max(part.rhat.max() for part in parts)
     ess = min(part.ess_bulk.min() for part in parts)
     verdict = (
@@ -173,7 +178,7 @@ def _draw_figures(output, names, truth, lam, q, precision, lasso, shown):
     i, j = np.triu_indices(len(names), 1)
     pick = np.argsort(-np.abs(partial[0, shown].mean(0)[i, j]))[:4]
     i, j = i[pick], j[pick]
-    labels = [f"{names[a]} – {names[b]}" for a, b in zip(i, j, strict=True)]
+    labels = [f"{names[a]} – {names[b]}{'' if truth[a, b] else ' (no edge)'}" for a, b in zip(i, j, strict=True)]
     # Figures are made without pyplot's state, and without looking for a screen.
     with matplotlib.rc_context({"font.size": 9, "savefig.dpi": 130}):
         figure = Figure(figsize=(10, 3.8), layout="constrained")

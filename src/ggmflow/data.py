@@ -21,7 +21,7 @@ _ROUNDING = 1e-6
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Scatter:
     """Validated sufficient statistics of a Gaussian model, in the working scale.
 
@@ -43,6 +43,10 @@ class Scatter:
     mean: Float[np.ndarray, " d"]
     scale: Float[np.ndarray, " d"]
     names: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(self.names[:4]) + (", …" if len(self.names) > 4 else "")
+        return f"Scatter(n={self.n:g}, {self.n_features} variables: {shown})"
 
     def __post_init__(self):
         S = np.array(self.matrix, dtype=np.float64, ndmin=2)
@@ -135,7 +139,7 @@ class Scatter:
 
     @classmethod
     def from_covariance(
-        cls, cov: Any, n: float, *, standardize: bool = True, names: Sequence[str] | None = None
+        cls, cov: Any, n: float, names: Sequence[str] | None = None, *, standardize: bool = True
     ) -> "Scatter":
         """Take a covariance matrix that was computed elsewhere.
 

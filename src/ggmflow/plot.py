@@ -126,7 +126,8 @@ def network(
     for position, name in zip(positions, names, strict=True):
         ax.annotate(name, position, ha="center", va="center", fontsize=8, zorder=3, parse_math=False)
     ax.set(aspect="equal", xticks=[], yticks=[])
-    ax.margins(0.1)
+    middle, reach = (positions.max(0) + positions.min(0)) / 2, 0.6 * np.ptp(positions, axis=0).max()
+    ax.set(xlim=middle[0] + reach * np.array([-1, 1]), ylim=middle[1] + reach * np.array([-1, 1]))
     ax.spines[:].set_visible(False)
     if title:
         ax.set_title(title, fontsize=10)

@@ -96,7 +96,7 @@ def _read_fields(fields: list[str]) -> np.ndarray | list[str]:
 def _check_header(header: list[str], path: Path) -> None:
     for sign, plural in _DELIMITERS.items():
         if len(header) == 1 and sign in header[0]:
-            hint = f"pass pandas.read_csv(path, sep={sign!r}) instead"
+            hint = f"pass pandas.read_csv(path, sep={sign!r}) instead, with decimal=',' if its decimals are commas"
             raise ValueError(f"{str(path)!r} seems to be separated by {plural}, not commas: {hint}")
     if "" in header:
         column = header.index("") + 1

@@ -123,3 +123,8 @@ def test_invalid_arguments(true, estimate, message):
 def test_average_precision_rejects_asymmetric_scores():
     with pytest.raises(ValueError, match="scores must be symmetric"):
         average_precision(np.ones((2, 2)), [[1.0, 0.2], [0.3, 1.0]])
+
+
+def test_signed_scores_are_refused():
+    with pytest.raises(ValueError, match="must not be negative: pass their absolute values"):
+        average_precision(HALF, -HALF)

@@ -13,7 +13,7 @@ def bayesian_graphical_lasso(
     scatter: Scatter,
     lam: float | None = None,
     *,
-    hyperprior: tuple[float, float] = (1.0, 0.01),
+    hyperprior: tuple[float, float] | None = None,
     num_chains: int = 4,
     num_draws: int = 1000,
     num_warmup: int = 500,
@@ -29,7 +29,7 @@ def bayesian_graphical_lasso(
     lam
         λ, or None to draw it too, under `hyperprior`.
     hyperprior
-        Shape r and rate s of the Gamma prior on λ, used when `lam` is None. The default is the customary weak one.
+        Shape r and rate s of the Gamma prior on λ, if `lam` is None; default (1, 0.01), the customary weak one.
     num_chains, num_draws, num_warmup, thin
         As in `ggmflow.gibbs.sample`.
     random_state
@@ -48,6 +48,8 @@ def bayesian_graphical_lasso(
     >>> chains.draws.shape, chains.lam.shape
     ((4, 100, 3, 3), (4, 100))
     """
+    if lam is not None and hyperprior is not None:
+        raise ValueError("Give either lam or a hyperprior on it, not both.")
     return sample(
         jax.random.key(random_state),
         scatter,
@@ -57,5 +59,5 @@ def bayesian_graphical_lasso(
         num_draws=num_draws,
         num_warmup=num_warmup,
         thin=thin,
-        hyperprior=hyperprior if lam is None else None,
+        hyperprior=(hyperprior or (1.0, 0.01)) if lam is None else None,
     )

@@ -105,6 +105,8 @@ def average_precision(true: ArrayLike, scores: ArrayLike) -> float:
     """
     actual = edge_vector("true", true) != 0
     ranked = edge_vector("scores", scores, shape=np.shape(true), pattern_only=False)
+    if np.any(ranked < 0):
+        raise ValueError("scores rank pairs by strength and must not be negative: pass their absolute values")
     return float(average_precision_score(actual, ranked)) if actual.any() else 0.0
 
 

@@ -27,7 +27,7 @@ _CONJUGATE_GRADIENT_STEPS = 250
 _RELAXATION = 1.6  # over-relaxation of the alternating directions; 1.5 to 1.8 is customary
 
 # NumPy and SciPy bring a BLAS each, and the idle threads of one compete with the other's for the cores. On two busy
-# cores that cost a factor of 4 to 60 at d = 150 and 300, so one thread it is.
+# cores that costs far more than it gains, so one thread it is.
 _BLAS = ThreadpoolController()
 
 _potrf, _potri = get_lapack_funcs(("potrf", "potri"), dtype=np.float64)
@@ -200,7 +200,7 @@ def _alternating_directions(problem: _Problem, start: _Point, max_iter: int) -> 
         U = relaxed - Z
         if count % 10 == 9 and count < 300:  # convergence is certain only once the step stays as it is
             # Balance the primal and the dual residual, each relative to its own size: for small penalties this
-            # takes ten times fewer iterations than a fixed step or absolute residuals.
+            # takes far fewer iterations than a fixed step or absolute residuals.
             primal = norm(Omega - Z) * norm(U)
             dual = norm(Z - previous) * max(norm(Omega), norm(Z))
             if primal > 0 and dual > 0:

@@ -5,7 +5,8 @@ R̂, bulk and tail effective sample sizes of every entry of Ω.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from numbers import Integral
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,7 @@ from ggmflow.data import Scatter
 from ggmflow.gibbs.sweep import draw_noise, sweep
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Chains:
     """Draws of the exact sampler with their convergence diagnostics.
 
@@ -38,36 +39,47 @@ class Chains:
     q: np.ndarray
     temperature: np.ndarray
 
+    def __repr__(self) -> str:
+        chains, draws, s, d = self.draws.shape
+        return f"Chains({chains} chains of {draws} draws, {s}×{d} entries)"
+
+    def select(self, index: ArrayLike) -> "Chains":
+        """Some of the chains, by position or mask; for instance those of one (λ, q, T)."""
+        index = np.atleast_1d(index)
+        return Chains(self.draws[index], self.lam[index], self.q[index], self.temperature[index])
+
     @property
     def pooled(self) -> np.ndarray:
         """All draws in one axis, (chains·draws, s, d)."""
         return self.draws.reshape(-1, *self.draws.shape[2:])
 
-    @property
+    @cached_property
     def rhat(self) -> np.ndarray:
-        """Rank-normalized split-R̂ of every entry, (s, d). Means something only if all chains share (λ, q, T)."""
-        return _per_entry(partial(array_stats.rhat, method="rank"), self.draws)
+        """Rank-normalized split-R̂ of every entry, (s, d)."""
+        return self._per_entry(partial(array_stats.rhat, method="rank"))
 
-    @property
+    @cached_property
     def ess_bulk(self) -> np.ndarray:
         """Effective number of draws for the centre of every entry's distribution, (s, d)."""
-        return _per_entry(partial(array_stats.ess, method="bulk"), self.draws)
+        return self._per_entry(partial(array_stats.ess, method="bulk"))
 
-    @property
+    @cached_property
     def ess_tail(self) -> np.ndarray:
         """Effective number of draws for the 5 % and 95 % quantiles of every entry, (s, d)."""
-        return _per_entry(partial(array_stats.ess, method="tail", prob=(0.05, 0.95)), self.draws)
+        return self._per_entry(partial(array_stats.ess, method="tail", prob=(0.05, 0.95)))
 
-
-def _per_entry(statistic: Callable, draws: np.ndarray) -> np.ndarray:
-    """Apply a statistic to the free entries only: the lower triangle repeats the upper one."""
-    s, d = draws.shape[2:]
-    row, col = np.triu_indices(s, m=d)
-    out = np.empty((s, d))
-    out[row, col] = statistic(draws[:, :, row, col], chain_axis=0, draw_axis=1)
-    lower = np.tril_indices(s, -1)
-    out[lower] = out[:, :s].T[lower]
-    return out
+    def _per_entry(self, statistic: Callable) -> np.ndarray:
+        """Apply a statistic to the free entries only: the lower triangle repeats the upper one."""
+        conditions = (self.lam if self.lam.ndim == 1 else self.q, self.q, self.temperature)
+        if any(np.ptp(values) > 0 for values in conditions):
+            raise ValueError("These chains differ in λ, q or temperature: compare those of one condition, by `select`.")
+        s, d = self.draws.shape[2:]
+        row, col = np.triu_indices(s, m=d)
+        out = np.empty((s, d))
+        out[row, col] = statistic(self.draws[:, :, row, col], chain_axis=0, draw_axis=1)
+        lower = np.tril_indices(s, -1)
+        out[lower] = out[:, :s].T[lower]
+        return out
 
 
 @partial(jax.jit, static_argnames=("num_draws", "hyperprior"), donate_argnames=("state",))
@@ -117,7 +129,8 @@ def sample(
 ) -> Chains:
     """Draw from the exact posterior of the precision matrix, many chains at once.
 
-    Runs in float64 whatever JAX's own setting, and leaves that setting alone.
+    Runs in float64 whatever JAX's own setting, and leaves that setting alone. With fewer rows than variables and λ
+    below about 1e-5 of the variances' sums Ω is too near singular for float64: that is an error, not a wrong answer.
 
     Parameters
     ----------
@@ -159,20 +172,26 @@ def sample(
     >>> bool(chains.rhat.max() < 1.05)
     True
     """
+    if not isinstance(scatter, Scatter):
+        raise TypeError(f"scatter must be a Scatter, not {type(scatter).__name__}: use Scatter.from_data(X).")
+    if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
+        raise TypeError(f"key must be a JAX random key such as jax.random.key(0), not {key!r}.")
     d = scatter.n_features
     s = d if n_query is None else n_query
-    if not 1 <= s <= d:
-        raise ValueError(f"n_query must be between 1 and the number of variables, {d}; it is {n_query}.")
-    for name, value in (("num_chains", num_chains), ("num_draws", num_draws), ("thin", thin)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1; it is {value}.")
-    if num_warmup < 0:
-        raise ValueError(f"num_warmup must not be negative; it is {num_warmup}.")
+    counts = {"n_query": s, "num_chains": num_chains, "num_draws": num_draws, "thin": thin, "num_warmup": num_warmup}
+    for name, value in counts.items():
+        least = 0 if name == "num_warmup" else 1
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+            raise ValueError(f"{name} must be a whole number, at least {least}; it is {value!r}.")
+    if s > d:
+        raise ValueError(f"n_query must be at most the number of variables, {d}; it is {s}.")
     lam, q, temperature, start = _per_chain(lam, q, temperature, start, num_chains, (s, d))
-    if hyperprior is not None and (np.any(q != 1) or np.any(temperature != 1) or s < d):
-        raise ValueError("A hyperprior on λ needs q = 1, temperature = 1 and no query block.")
-    if hyperprior is not None and not (len(hyperprior) == 2 and min(hyperprior) > 0):
-        raise ValueError(f"hyperprior must be a positive shape and a positive rate; it is {hyperprior}.")
+    if hyperprior is not None:
+        if not np.all(np.isreal(hyperprior)) or np.shape(hyperprior) != (2,) or min(hyperprior) <= 0:
+            raise ValueError(f"hyperprior must be a positive shape and a positive rate; it is {hyperprior!r}.")
+        if np.any(q != 1) or np.any(temperature != 1) or s < d:
+            raise ValueError("A hyperprior on λ needs q = 1, temperature = 1 and no query block.")
+        hyperprior = (float(hyperprior[0]), float(hyperprior[1]))
 
     key_start, key = jax.random.split(key)
     if start is None:
@@ -198,6 +217,7 @@ def sample(
                 num_draws=block,
                 hyperprior=hyperprior,
             )
+            _check_state(state[0], lam, scatter)
             if i >= warmup_blocks:
                 kept.append(jax.tree.map(np.asarray, draws))
             done += step * block
@@ -208,18 +228,42 @@ def sample(
     return Chains(precision, lam if hyperprior is None else lam_draws, q, temperature)
 
 
+def _check_state(rows, lam, scatter):
+    """Stop with a message where float64 cannot hold Ω: n < d and λ tiny beside the variances."""
+    block = np.moveaxis(np.asarray(rows[:, : len(rows)]), -1, 0)
+    scale = 1 / np.sqrt(np.abs(np.diagonal(block, axis1=-2, axis2=-1)))
+    block = block * scale[:, :, None] * scale[:, None, :]
+    finite = np.all(np.isfinite(block), axis=(1, 2))
+    lost = ~finite
+    lost[finite] = np.linalg.eigvalsh(block[finite])[:, 0] <= 0
+    if np.any(lost):
+        ratio = lam[lost].max() / np.diag(scatter.matrix).max()
+        raise ValueError(
+            f"The precision matrix became numerically singular at λ = {lam[lost].max():g}, which is {ratio:.1g} of the "
+            "largest diagonal entry of the scatter matrix. Use a larger λ, or standardize the data."
+        )
+
+
 def _per_chain(lam, q, temperature, start, num_chains, shape):
     """Check the conditions and give every chain its own."""
     conditions = {"lam": lam, "q": q, "temperature": temperature}
-    conditions = {name: np.asarray(value, float) for name, value in conditions.items()}
     for name, value in conditions.items():
+        value = np.asarray(value)
+        if value.dtype.kind not in "iuf" or not value.size:
+            raise ValueError(f"{name} must be a number or one number per chain; it is {conditions[name]!r}.")
+        conditions[name] = value = value.astype(float)
         if not np.all(np.isfinite(value) & (value > 0)):
             raise ValueError(f"{name} must be positive and finite; it is {value}.")
         if value.ndim > 1:
             raise ValueError(f"{name} must be a number or one number per chain; its shape is {value.shape}.")
     lengths = {value.shape[0] for value in conditions.values() if value.ndim}
     if start is not None:
-        start = np.asarray(start, float)
+        start = np.asarray(start)
+        if start.dtype.kind not in "iuf":
+            raise ValueError(f"start must be an array of numbers, not of type {start.dtype}.")
+        start = start.astype(float)
+        if not np.all(np.isfinite(start)):
+            raise ValueError("start must be finite; it holds NaN or infinite entries.")
         if start.shape[-2:] != shape or start.ndim not in (2, 3):
             raise ValueError(
                 f"start must have shape {shape} or (chains, {shape[0]}, {shape[1]}); it has {start.shape}."

@@ -2,8 +2,8 @@
 
     exp(−½(x − δ)² − κ|x|^q)          and          γ^{n/2} exp(−½aγ − ½b/γ)
 
-All are Markov kernels that leave their distribution exactly invariant, without a rejection loop. Entries come in
-units of their conditional sd and in float32: ten times faster, and rounding is far below the sd.
+All are Markov kernels that leave their distribution invariant, without a rejection loop. Entries come in units of their
+conditional sd and in float32, which the hardware vectorizes well; rounding stays far below the sd up to |x| of 1e4.
 """
 
 import jax
@@ -29,8 +29,8 @@ def draw_entry(x, delta, log_kappa, q, exponential, uniforms):
     x, delta = sign * x, sign * delta
     x = _draw_at_mode(x, delta, log_kappa, q, propose, accept_mode)
     # An exponential variable e turns exp(−κ|x|^q) into the box |x|^q < |x_old|^q + e/κ.
-    level = jnp.exp(q * jnp.log(jnp.abs(x))) + exponential * jnp.exp(-log_kappa)
-    return sign * draw_in_box(x, delta, jnp.exp(jnp.log(level) / q), uniform, accept_edge)
+    log_box = jnp.logaddexp(q * jnp.log(jnp.abs(x)), jnp.log(exponential) - log_kappa) / q
+    return sign * draw_in_box(x, delta, jnp.exp(log_box), uniform, accept_edge)
 
 
 def _draw_at_mode(x, delta, log_kappa, q, uniform, accept):

@@ -67,7 +67,7 @@ def _draw_entries(noise, x, product, linear, diagonal, strength, q, skip=None):
     double, single = jnp.stack([linear, sd], axis=1), jnp.concatenate([log_kappa[:, None], noise], axis=1)
 
     # The inputs of a step are fetched and its result is stored one step away from the draw. Fetched or stored at
-    # once, they would be woven into it by the compiler, which then cannot vectorize it over chains: 7 times slower.
+    # once, they would be woven into it by the compiler, which then does not vectorize it over chains.
     def body(i, state):
         x, before, (linear_i, sd_i), (log_kappa_i, exponential, *uniforms) = state
         x = x.at[i - 1].set(before)
@@ -153,9 +153,13 @@ def sweep(
             skip=j,
         )
         M_beta = _dot(M, beta)
+        for _ in range(2):  # M carries the rounding of an inverse; iterative refinement takes it out of Mβ
+            M_beta = M_beta + _dot(M, jnp.where(others, beta - _dot(rows[:, :s], M_beta), 0.0))
+        # βᵀMβ to second order in what is left: γ must not drown in it when Ω is near-singular.
+        explained = _dot(M_beta, 2 * beta - jnp.where(others, _dot(rows[:, :s], M_beta), 0.0))
         u = jnp.where(others, -M_beta, 1.0)
         gamma = draw_schur(noise.schur[j], gamma, n_samples, a_jj, _dot(u, _dot(Q, u)) if blanket else 0.0)
-        column = jnp.where(others, beta, gamma + _dot(beta, M_beta))
+        column = jnp.where(others, beta, gamma + explained)
         rows = rows.at[:, j].set(column).at[j, :s].set(column)
         return rows, M + u[:, None] * u / gamma, H
 
