@@ -53,11 +53,10 @@ def expected_scatter(
 
     Maximizes the observed-data log-likelihood less (n·ridge/2) Σ_j v_j ω_jj, v_j the observed variance of
     column j. The M-step is then Σ = S/n + ridge·diag(v), positive definite whatever n, d and collinearity.
-    Without the penalty the likelihood is unbounded for n ≤ d, and already at n = 4d/3 the plain algorithm
-    crawls and ends farther from the complete-data covariance than mean imputation does. Of 0.01…1 × d/n the
-    default 0.3 d/n was best or near it in sparse and factor models from n = 2d/3 to 50d, and it vanishes at
-    the 1/n rate of the maximum-likelihood bias itself. The ridge acts on the conditional moments only and is
-    not part of the result, so complete rows give exactly their scatter matrix.
+    Without the penalty the likelihood is unbounded for n ≤ d, and not far above that the plain algorithm crawls.
+    The default 0.3 d/n is a compromise; it vanishes at the 1/n rate of the maximum-likelihood bias itself. The
+    ridge acts on the conditional moments only and is not part of the result, so complete rows give exactly their
+    scatter matrix.
 
     The covariance of two columns that are never observed together is not identified: the ridge chooses it.
 
