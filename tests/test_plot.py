@@ -67,6 +67,8 @@ def test_heat_map_labels_thin_out(d, ax):
     matrix = np.linspace(-0.5, 0.5, 2 * d).reshape(2, d)
     assert plot.heat_map(matrix, names, title="t", ax=ax) is ax
     assert 3 <= len(ax.get_xticks()) <= 26
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["gene_0", "gene_1"]
+    assert ax.get_aspect() == "auto"
     assert ax.images[0].get_clim() == (-0.5, 0.5)
 
 

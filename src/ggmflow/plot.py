@@ -161,10 +161,11 @@ def heat_map(
     shown = np.array(matrix, dtype=float)
     np.fill_diagonal(shown, np.nan)
     limit = np.nanmax(np.abs(shown), initial=1e-3)
-    image = ax.imshow(shown, cmap=_SIGNED, vmin=-limit, vmax=limit)
-    step = max(1, len(names) // 25)  # with hundreds of variables only every so many labels can be read
+    # A query block of six rows and hundreds of columns would be a sliver with square cells.
+    aspect = "equal" if shown.shape[0] == shown.shape[1] else "auto"
+    image = ax.imshow(shown, cmap=_SIGNED, vmin=-limit, vmax=limit, aspect=aspect, interpolation="nearest")
     for axis, size, turn in ((ax.xaxis, len(names), 90), (ax.yaxis, len(matrix), 0)):
-        ticks = range(0, size, step)
+        ticks = range(0, size, max(1, size // 25))  # with hundreds of variables only some labels can be read
         axis.set_ticks(ticks, [names[k] for k in ticks], rotation=turn, fontsize=7, parse_math=False)
     ax.figure.colorbar(image, ax=ax, shrink=0.85, label="partial correlation")
     if title:

@@ -109,3 +109,11 @@ def test_inverse_holds_in_near_singular_matrices(rng):
         residual = (out[..., 0] * np.outer(scale, scale)) @ (A / np.outer(scale, scale)) - np.eye(4)
         assert np.abs(residual).max() < 1e-14 / gap
         np.testing.assert_allclose(out[..., 1], np.diag(1 / np.diag(A)))
+
+
+def test_an_indefinite_matrix_becomes_nan_and_stays():
+    """So that the check after a block of sweeps sees what happened inside it."""
+    indefinite = jnp.asarray(np.array([[1.0, 2.0], [2.0, 1.0]])[:, :, None])
+    assert np.all(np.isnan(sweep._inverse(indefinite)[1]))
+    out = run(jax.random.key(0), indefinite, jnp.eye(2)[:, :, None], 5.0, 1.0, 1.0, 1.0, 3)
+    assert np.all(np.isnan(out))

@@ -70,8 +70,8 @@ class Chains:
 
     def _per_entry(self, statistic: Callable) -> np.ndarray:
         """Apply a statistic to the free entries only: the lower triangle repeats the upper one."""
-        conditions = (self.lam if self.lam.ndim == 1 else self.q, self.q, self.temperature)
-        if any(np.ptp(values) > 0 for values in conditions):
+        drawn_lam = self.lam.ndim == 2  # then λ varies by right
+        if any(np.ptp(x) > 0 for x in (self.q, self.temperature, *([] if drawn_lam else [self.lam]))):
             raise ValueError("These chains differ in λ, q or temperature: compare those of one condition, by `select`.")
         s, d = self.draws.shape[2:]
         row, col = np.triu_indices(s, m=d)
@@ -217,7 +217,7 @@ def sample(
                 num_draws=block,
                 hyperprior=hyperprior,
             )
-            _check_state(state[0], lam, scatter)
+            _check_state(np.asarray(state[0]), np.asarray(state[1]), scatter)
             if i >= warmup_blocks:
                 kept.append(jax.tree.map(np.asarray, draws))
             done += step * block
@@ -229,13 +229,14 @@ def sample(
 
 
 def _check_state(rows, lam, scatter):
-    """Stop with a message where float64 cannot hold Ω: n < d and λ tiny beside the variances."""
-    block = np.moveaxis(np.asarray(rows[:, : len(rows)]), -1, 0)
+    """Stop with a message where float64 cannot hold Ω: n < d and λ tiny beside the variances.
+
+    A sweep turns a state that is not positive definite into NaN, which stays; so the last state tells of all before.
+    """
+    lost = ~np.all(np.isfinite(rows), axis=(0, 1))
+    block = np.moveaxis(rows[:, : len(rows), ~lost], -1, 0)
     scale = 1 / np.sqrt(np.abs(np.diagonal(block, axis1=-2, axis2=-1)))
-    block = block * scale[:, :, None] * scale[:, None, :]
-    finite = np.all(np.isfinite(block), axis=(1, 2))
-    lost = ~finite
-    lost[finite] = np.linalg.eigvalsh(block[finite])[:, 0] <= 0
+    lost[~lost] = np.linalg.eigvalsh(block * scale[:, :, None] * scale[:, None, :])[:, 0] <= 0
     if np.any(lost):
         ratio = lam[lost].max() / np.diag(scatter.matrix).max()
         raise ValueError(

@@ -37,7 +37,8 @@ def _draw_at_mode(x, delta, log_kappa, q, uniform, accept):
     """Metropolis step that proposes a normal at the interior mode, found by steps that do not look at x.
 
     The mode solves t + κq t^{q−1} = δ, by Newton's method from δ: exact after one step at q = 1 and q = 2. The
-    curvature there is 1 + κq(q−1)t^{q−2}. At q = 1 and q = 2 the proposal is the target itself on its side of 0.
+    curvature there is 1 + κq(q−1)t^{q−2}. At q = 1 and q = 2, if there is a mode, the proposal is the target
+    itself on its side of 0.
     """
     slope = q * jnp.exp(log_kappa)
     mode = jnp.maximum(delta, 1e-3)

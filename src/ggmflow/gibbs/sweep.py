@@ -47,11 +47,12 @@ def _dot(x, y):
 
 
 def _inverse(A):
-    """Gauss–Jordan without pivoting, safe for positive definite matrices; LAPACK would want chains first."""
+    """Inverse of positive definite matrices, NaN for others: Gauss–Jordan; LAPACK would want chains first."""
 
     def eliminate(k, A):
         others = (jnp.arange(len(A)) != k)[:, None]
-        row = jnp.where(others, A[k], 1.0) / A[k, k]
+        pivot = jnp.where(A[k, k] > 0, A[k, k], jnp.nan)  # all pivots are positive if and only if A ≻ 0
+        row = jnp.where(others, A[k], 1.0) / pivot
         factor = jnp.where(others, A[:, k], 0.0)
         A = jnp.where(others, A, 0.0).at[k].set(0.0)  # column k is used up; row k is replaced
         return (A - factor[:, None] * row).at[k].set(row)
