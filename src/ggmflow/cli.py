@@ -15,6 +15,7 @@ from rich.table import Table
 from ggmflow import __version__, gibbs, plot
 from ggmflow.baselines import edge_metrics, graphical_lasso
 from ggmflow.data import Scatter
+from ggmflow.precision import partial_correlation
 from ggmflow.simulate import toy_problem
 
 app = typer.Typer(
@@ -153,7 +154,7 @@ def _print_edges_along_lam(truth, lam, q, precision, lasso):
 
 def _print_strongest_edges(names, truth, lam, precision):
     """The eight largest posterior means of partial correlations at q = 1, with their intervals for both q."""
-    partial = plot.partial_correlation(precision)
+    partial = partial_correlation(precision)
     mean = partial.mean(axis=1)
     i, j = np.triu_indices(len(names), 1)
     strongest = np.argsort(-np.abs(mean[0, i, j]))[:8]
@@ -162,7 +163,7 @@ def _print_strongest_edges(names, truth, lam, precision):
     )
     for header in ("pair", "q = 1", "q = 0.5", "truth"):
         table.add_column(header, justify="left" if header == "pair" else "right")
-    true_partial = plot.partial_correlation(truth)
+    true_partial = partial_correlation(truth)
     for a, b in zip(i[strongest], j[strongest], strict=True):
         cells = []
         for draws, centre in zip(partial, mean, strict=True):
@@ -174,7 +175,7 @@ def _print_strongest_edges(names, truth, lam, precision):
 
 def _draw_figures(output, names, truth, lam, q, precision, lasso, shown):
     """intervals.png: partial correlations along λ. networks.png: truth and what is found."""
-    partial, path = plot.partial_correlation(precision), plot.partial_correlation(lasso)
+    partial, path = partial_correlation(precision), partial_correlation(lasso)
     i, j = np.triu_indices(len(names), 1)
     pick = np.argsort(-np.abs(partial[0, shown].mean(0)[i, j]))[:4]
     i, j = i[pick], j[pick]

@@ -1,8 +1,9 @@
 """Data to sufficient statistics: X -> (S, n) with S = Σ_i w_i w_iᵀ and x_i = scale·w_i + mean."""
 
 import difflib
+import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, final
@@ -10,7 +11,6 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import ndtri
-from scipy.stats import rankdata
 from sklearn.exceptions import ConvergenceWarning
 
 from ggmflow.missing import expected_scatter, usable_rows
@@ -36,6 +36,9 @@ class Scatter:
         original = working·scale + mean. After a transform, "original" means the transformed columns.
     names : tuple of str
         Column names, all different.
+    observed : (m, d) ndarray, optional
+        After the nonparanormal transform, the observed values of each column: sorted, NaN below them in columns
+        with fewer than m. They bring new rows to the working scale.
     """
 
     matrix: Float[np.ndarray, "d d"]
@@ -43,6 +46,7 @@ class Scatter:
     mean: Float[np.ndarray, " d"]
     scale: Float[np.ndarray, " d"]
     names: tuple[str, ...]
+    observed: Float[np.ndarray, "m d"] | None = None
 
     def __repr__(self) -> str:
         shown = ", ".join(self.names[:4]) + (", …" if len(self.names) > 4 else "")
@@ -60,6 +64,9 @@ class Scatter:
                 raise ValueError(f"{label} must hold one finite number for each of the {len(S)} columns")
         if not np.all(arrays["scale"] > 0):
             raise ValueError("scale must be positive")
+        if self.observed is not None:
+            arrays["observed"] = np.array(self.observed, dtype=np.float64)
+            _check_observed(arrays["observed"], names)
         for label, array in arrays.items():
             array.flags.writeable = False
             object.__setattr__(self, label, array)
@@ -70,6 +77,11 @@ class Scatter:
     def n_features(self) -> int:
         """d, the number of columns."""
         return len(self.names)
+
+    @property
+    def transform(self) -> str | None:
+        """None or "nonparanormal": what the columns went through before they were centred and scaled."""
+        return None if self.observed is None else "nonparanormal"
 
     @property
     def emp_cov(self) -> Float[np.ndarray, "d d"]:
@@ -119,8 +131,9 @@ class Scatter:
         values, labels, where = read_table(X, names)
         values = values[usable_rows(values, labels, where, missing)]
         _check_varying(values, labels)
-        if transform is not None:
-            values = np.apply_along_axis(_normal_scores, 0, values)
+        observed = None if transform is None else np.sort(values, axis=0)  # NaN comes last
+        if observed is not None:
+            values = _normal_scores(values, observed)
         working, mean, scale = _standardize(values)
         n = len(working)
         if np.isnan(working).any():
@@ -135,7 +148,7 @@ class Scatter:
         if not standardize:
             with np.errstate(over="ignore", under="ignore"):
                 S, scale = S * np.outer(scale, scale), np.ones_like(scale)
-        return cls(S, n, mean, scale, labels)
+        return cls(S, n, mean, scale, labels, observed)
 
     @classmethod
     def from_covariance(
@@ -200,7 +213,88 @@ class Scatter:
         if len(p) != self.n_features:
             raise ValueError(f"the order must hold each of the {self.n_features} columns once, got {len(p)}")
         names = tuple(self.names[i] for i in p)
-        return Scatter(self.matrix[np.ix_(p, p)], self.n, self.mean[p], self.scale[p], names)
+        observed = None if self.observed is None else self.observed[:, p]
+        return Scatter(self.matrix[np.ix_(p, p)], self.n, self.mean[p], self.scale[p], names, observed)
+
+    def working(self, X: Any) -> Float[np.ndarray, "n d"]:
+        """Bring rows to the working scale: the same transform, then (x − mean)/scale.
+
+        The rows behind this scatter matrix (without missing values) give w with wᵀw = `matrix`. Under the
+        nonparanormal transform, a value between two observed ones gets a score on the line between theirs; one
+        beyond all of them gets the last score, since the data say nothing about farther tails.
+
+        Parameters
+        ----------
+        X : (n, d) array-like, pandas or polars DataFrame, or path
+            Complete rows, two or more. Tables and files must have columns of the same names, in any order; the
+            columns of an array are taken in order.
+
+        Returns
+        -------
+        (n, d) ndarray
+            Columns in the order of `names`. After `from_covariance` the mean is zero, so X should be centred.
+        """
+        values, labels, where = read_table(X, None)
+        if hasattr(X, "columns") or isinstance(X, str | os.PathLike):
+            values = values[:, self._columns(labels)]
+        elif len(labels) != self.n_features:
+            raise ValueError(
+                f"X has {len(labels)} features, but Scatter is expecting {self.n_features} features as input"
+            )
+        for i, j in np.argwhere(~np.isfinite(values)):
+            found = "missing (NaN)" if np.isnan(values[i, j]) else f"{values[i, j]}"
+            raise ValueError(f"column {self.names[j]!r}, {where(i)} is {found}: new rows must be complete and finite")
+        if self.observed is not None:
+            values = _normal_scores(values, self.observed)
+        return (values - self.mean) / self.scale
+
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Everything in it as a header, which JSON can hold, and arrays; for `ggmflow.io.write`.
+
+        Returns
+        -------
+        header : dict
+            `n`, `names`, `transform`.
+        arrays : dict of str to ndarray
+            `matrix`, `mean`, `scale`, and `observed` if there is a transform.
+        """
+        header = {"n": self.n, "names": list(self.names), "transform": self.transform}
+        arrays = {"matrix": self.matrix, "mean": self.mean, "scale": self.scale}
+        return header, arrays if self.observed is None else {**arrays, "observed": self.observed}
+
+    @classmethod
+    def from_arrays(cls, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Scatter":
+        """The inverse of `to_arrays`. Its arguments may come from a file that need not be trusted.
+
+        Parameters
+        ----------
+        header : dict
+        arrays : dict of str to ndarray
+            No others than `to_arrays` gives.
+        """
+        if not isinstance(header, Mapping) or not {"n", "names", "transform"} <= set(header):
+            raise ValueError("the header of a Scatter must have n, names and transform")
+        n, names, transform = header["n"], header["names"], header["transform"]
+        if transform not in (None, "nonparanormal"):
+            raise ValueError(f"unknown transform {transform!r}: a newer version of ggmflow may know it")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError("the names in the header of a Scatter must be a list of strings")
+        if not isinstance(n, int | float) or abs(n) > 2**53:  # JSON knows integers that no float can hold
+            raise ValueError(f"n, the number of rows, cannot be {str(n)[:20]}")
+        expected = {"matrix", "mean", "scale"} | ({"observed"} if transform else set())
+        if set(arrays) != expected:
+            raise ValueError(f"a Scatter has the arrays {', '.join(sorted(expected))}, not {', '.join(sorted(arrays))}")
+        return cls(n=n, names=tuple(names), **arrays)
+
+    def _columns(self, labels: tuple[str, ...]) -> list[int]:
+        """Where a table that has names keeps our columns."""
+        absent = [name for name in self.names if name not in labels]
+        extra = [label for label in labels if label not in self.names]
+        if absent or extra:
+            problem = f"no column {absent[0]!r}" if absent else f"a column {extra[0]!r} that was not there before"
+            hint = "name the columns as before, or pass an array to go by position"
+            raise ValueError(f"X has {problem}: {hint}")
+        return [labels.index(name) for name in self.names]
 
     def _position(self, entry: object) -> int:
         if isinstance(entry, str):
@@ -256,11 +350,35 @@ def _check_semidefinite(S: Float[np.ndarray, "d d"], names: tuple[str, ...]) -> 
         ) from None
 
 
-def _normal_scores(column: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    scores = np.full(len(column), np.nan)
-    seen = ~np.isnan(column)
-    scores[seen] = ndtri(rankdata(column[seen], method="average") / (seen.sum() + 1))
-    return scores
+def _check_observed(observed: Float[np.ndarray, "m d"], names: tuple[str, ...]) -> None:
+    if observed.ndim != 2 or observed.shape[1] != len(names):
+        raise ValueError(f"observed must have one column for each of the {len(names)} names, got {observed.shape}")
+    for column, name in zip(observed.T, names, strict=True):
+        values = column[: np.count_nonzero(~np.isnan(column))]
+        if np.isnan(values).any() or np.isinf(values).any() or np.any(values[1:] < values[:-1]):
+            raise ValueError(f"observed values of column {name!r} must be finite and sorted, with NaN at the end")
+        if not values.size or values[0] == values[-1]:
+            raise ValueError(f"column {name!r} must have two different observed values or more")
+
+
+def _normal_scores(values: Float[np.ndarray, "n d"], observed: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "n d"]:
+    """Φ⁻¹(r/(m+1)), r the rank among a column's m observed values; linear between them, NaN for NaN."""
+    return np.column_stack([_scores_of_column(x, column) for x, column in zip(values.T, observed.T, strict=True)])
+
+
+def _scores_of_column(x: Float[np.ndarray, " n"], observed: Float[np.ndarray, " m"]) -> Float[np.ndarray, " n"]:
+    knots, counts = np.unique(observed[~np.isnan(observed)], return_counts=True)
+    last = np.cumsum(counts)
+    scores = ndtri((last - (counts - 1) / 2) / (last[-1] + 1))  # ties share their average rank
+    left = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
+    low, high = knots[left], knots[left + 1]
+    # t = (x − low)/(high − low), all three divided by a power of two: no difference over- or underflows.
+    _, power = np.frexp(np.maximum(np.abs(low), np.abs(high)))
+    low, high, x = (np.ldexp(v, -power) for v in (low, high, np.clip(x, low, high)))
+    t = (x - low) / (high - low)
+    between = np.minimum(scores[left] + t * (scores[left + 1] - scores[left]), scores[left + 1])
+    # At t = 1 rounding would lose the last bit of an observed value's score.
+    return np.where(t == 1, scores[left + 1], between)
 
 
 def _standardize(values: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

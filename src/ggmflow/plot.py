@@ -1,7 +1,5 @@
 """Pictures of precision matrices: credible intervals along λ, networks, heat maps.
 
-    partial correlation of i and j = −ω_ij / √(ω_ii ω_jj)
-
 Every function draws on the matplotlib axes it is given, or on new ones, and returns them. Colours are blue for
 positive and orange for negative partial correlations (told apart by colour-blind eyes and in grey print).
 """
@@ -17,18 +15,11 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
 
+from ggmflow.precision import partial_correlation
+
 POSITIVE, NEGATIVE, NEUTRAL = "#2166ac", "#d95f02", "#4d4d4d"
 _LINES = ("#2166ac", "#d95f02", "#1b9e77", "#7570b3", "#a6761d", "#4d4d4d")
 _SIGNED = LinearSegmentedColormap.from_list("signed", [NEGATIVE, "#ffffff", POSITIVE])
-
-
-def partial_correlation(precision: Float[np.ndarray, "*draws d d"]) -> Float[np.ndarray, "*draws d d"]:
-    """−ω_ij/√(ω_ii ω_jj), with ones on the diagonal."""
-    scale = 1 / np.sqrt(np.diagonal(precision, axis1=-2, axis2=-1))
-    out = -precision * scale[..., :, None] * scale[..., None, :]
-    index = np.arange(precision.shape[-1])
-    out[..., index, index] = 1.0
-    return out
 
 
 def intervals_along_lam(

@@ -23,8 +23,9 @@ Scalar = Float[Array, ""] | float  # differs from draw to draw
 @lru_cache(maxsize=32)
 def entry_indices(n_features: int, n_query: int) -> tuple[Int[np.ndarray, " D"], Int[np.ndarray, " D"]]:
     """Rows and columns of the D = Σ_{j<s}(d−j) free entries, column by column, each from its diagonal down."""
-    row = np.concatenate([np.arange(j, n_features) for j in range(n_query)])
-    col = np.repeat(np.arange(n_query), n_features - np.arange(n_query))
+    # 32 bits, because JAX may meet the same constant in functions compiled with and without 64-bit types.
+    row = np.concatenate([np.arange(j, n_features, dtype=np.int32) for j in range(n_query)])
+    col = np.repeat(np.arange(n_query, dtype=np.int32), n_features - np.arange(n_query))
     return row, col
 
 
@@ -37,6 +38,12 @@ def to_columns(entries: Float[Array, " D"], n_features: int, n_query: int) -> Fl
 def to_entries(columns: Float[Array, "d s"]) -> Float[Array, " D"]:
     """Read the free entries of a lower triangular d×s matrix in column order; inverse of `to_columns`."""
     return columns[entry_indices(*columns.shape)]
+
+
+def precision_from_entries(entries: Float[Array, " D"], n_features: int, n_query: int) -> Float[Array, "s d"]:
+    """The first s rows [Ω₁₁ Ω₁₂] from the free entries of Ω: the upper triangle mirrors the lower."""
+    columns = to_columns(entries, n_features, n_query)
+    return columns.T + jnp.pad(jnp.tril(columns[:n_query], -1), ((0, 0), (0, n_features - n_query)))
 
 
 def precision_rows(columns: Float[Array, "d s"]) -> Float[Array, "s d"]:

@@ -1,0 +1,82 @@
+"""Weighted estimates for every free entry of a precision matrix: Σ_i w_i f(ω_i), quantiles, probabilities.
+
+Association of i and j: the partial correlation −ω_ij/√(ω_ii ω_jj), or, where ω_jj is not among the entries, the weight
+−ω_ij/ω_ii of x_j in the regression of x_i on all other variables.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ggmflow.precision import FreeEntries
+from ggmflow.weights import blocks, sort_order, weighted_quantile
+
+Weights = Float[np.ndarray, " N"]
+Entries = Float[np.ndarray, " D"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Draws of the free entries. Every method takes weights, (N,) with sum one, and gives one number per entry, (D,).
+
+    Attributes
+    ----------
+    values : (D, N) array
+        Entries first: each is sorted and averaged by itself.
+    free : FreeEntries
+        Where the entries stand in the matrix.
+    """
+
+    values: Float[np.ndarray, "D N"]
+    free: FreeEntries
+
+    def mean(self, w: Weights) -> Entries:
+        """Mean of each entry."""
+        return self.values @ w
+
+    def sd(self, w: Weights) -> Entries:
+        """Standard deviation of each entry."""
+        mean = self.mean(w)
+        return np.sqrt(self._expect(lambda part: (self.values[part] - mean[part, None]) ** 2, w))
+
+    def quantile(self, probs: Sequence[float] | np.ndarray, w: Weights) -> Float[np.ndarray, "k D"]:
+        """Quantiles of each entry at k probabilities."""
+        return weighted_quantile(self.values, self._order, w, np.asarray(probs, np.float64))
+
+    def excludes_zero(self, lower: Entries, upper: Entries) -> Bool[np.ndarray, " D"]:
+        """Which intervals of off-diagonal entries do not hold zero."""
+        return ~self.free.diagonal & ((lower > 0) | (upper < 0))
+
+    def association(self, w: Weights) -> Entries:
+        """Mean association of each pair; 1 for a variable and itself."""
+        return np.where(self.free.diagonal, 1.0, self._expect(self._association, w))
+
+    def edge_probability(self, threshold: float, w: Weights) -> Entries:
+        """P(|association| > threshold) of each pair; 0 for a variable and itself."""
+        large = self._expect(lambda part: np.abs(self._association(part)) > threshold, w)
+        return np.where(self.free.diagonal, 0.0, large.clip(0, 1))
+
+    def sign_probability(self, w: Weights) -> Entries:
+        """P(association > 0) = P(ω_ij < 0) of each pair; 1 for a variable and itself."""
+        positive = self._expect(lambda part: self.values[part] < 0, w)
+        return np.where(self.free.diagonal, 1.0, positive.clip(0, 1))
+
+    @cached_property
+    def _order(self) -> Int[np.ndarray, "D N"]:
+        return sort_order(self.values)
+
+    @cached_property
+    def _scale(self) -> Float[np.ndarray, "s N"]:
+        return 1 / np.sqrt(self.values[self.free.own])
+
+    def _association(self, part: slice) -> Float[np.ndarray, "b N"]:
+        return -self.values[part] * self._scale[self.free.row[part]] * self._scale[self.free.partner[part]]
+
+    def _expect(self, function: Callable[[slice], np.ndarray], w: Weights) -> Entries:
+        """E of a function that maps a slice of entries to (entries, draws), a block at a time."""
+        return np.concatenate([function(part) @ w for part in blocks(*self.values.shape)])

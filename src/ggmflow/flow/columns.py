@@ -1,0 +1,411 @@
+"""The structured flow: noise to a precision matrix, column by column, entry by entry, along the posterior's geometry.
+
+Without the l_q term the tempered posterior is Wishart(ν, Ψ⁻¹), ν = n + d + 1, Ψ = S + λI (n, S, λ divided by T), and
+the columns of its Cholesky factor are independent. With a learned ridge ρ in Ψ and A lower triangular, AAᵀ = Ψ⁻¹:
+
+    ℓ_j  = A_jj √k (1 − 2/(9k) + √(2/(9k)) ζ)^{3/2}                     k = ν − j: a χ variable (Wilson–Hilferty)
+    μ_ij = (A_ij/A_jj) ℓ_j + Σ_{j<m<i} A_im ε_m,   ε_m = (L_mj − μ_mj)/A_mm      mean given the entries above
+    c_ij = −F_ij/ℓ_j,   F_ij = Σ_{k<j} L_ik L_jk                         where ω_ij = F_ij + ℓ_j L_ij is zero
+    L_ij = c_ij + σ_i τ(z; δ, log κ, q),   ω_ij = ℓ_j σ_i τ              δ = (μ_ij − c_ij)/σ_i,  κ = λ(ℓ_j σ_i)^q
+
+What is left to learn is small: per entry a scale, a shift, a factor of κ and an affine map of the noise, linear in an
+embedding of (log λ, q, log T); and how δ and ℓ_j lean on the fill-in F and on the entries above. Given Ω, all entries
+are evaluated at once (ε = AᵀΨL); only drawing is sequential. Draws lie on the last axis of every array.
+"""
+
+from typing import ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flowjax.bijections import AbstractBijection
+from jax.nn import log_sigmoid, softplus
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from paramax import NonTrainable, Parameterize, unwrap
+
+from ggmflow.flow.transport import Network, inverse_transport, load_network, transport
+from ggmflow.target import absolute_power, cholesky_columns, entry_indices, precision_from_entries, to_columns
+
+NUM_CORRECTIONS = 5  # log σ, δ, log κ; log scale and shift of the noise
+_SHARP = 8.0  # softplus(8u)/8 keeps the cube root of ℓ² positive
+
+# Every array below ends in an axis of draws; geometry of one condition shared by all draws has length 1 there.
+PerDraw = Float[Array, "... b"]
+
+
+class Learned(eqx.Module):
+    """What training changes; all corrections start at zero.
+
+    E is the length of the embedding of a condition, R that of its basis (1 and the scaled condition, or 1 alone).
+    """
+
+    embed_1: Float[Array, "hidden 3"]
+    bias_1: Float[Array, " hidden"]
+    embed_2: Float[Array, "E-3 hidden"]
+    bias_2: Float[Array, " E-3"]
+    correction: Float[Array, "5 d s E"]
+    correction_0: Float[Array, "5 d s"]
+    ridge: Float[Array, "d E"]
+    ridge_0: Float[Array, " d"]
+    # How row i ≥ j of column j leans on the fill-in of row k > j, and on the realized entry j < k < i.
+    from_fill: Float[Array, "s d R d"] | Parameterize
+    from_above: Float[Array, "s d R d"] | Parameterize
+
+
+class Geometry(NamedTuple):
+    """What a condition and the learned corrections make of the data; tempered n, S, λ."""
+
+    lam: PerDraw
+    q: PerDraw
+    n: PerDraw
+    scatter: PerDraw  # (d, d, b)
+    A: PerDraw  # (d, d, b), lower triangular, AAᵀ = Ψ⁻¹
+    U: PerDraw  # (d, d, b), upper triangular, U = A⁻ᵀ
+    correction: PerDraw  # (5, d, s, b)
+    basis: PerDraw  # (R, b)
+
+
+class Coordinates(NamedTuple):
+    """Inputs of τ for every entry of L, and what turns its output into entries; (d, s, b) but for the diagonal."""
+
+    ell: PerDraw  # (s, b)
+    delta: PerDraw
+    log_kappa: PerDraw
+    log_sigma: PerDraw
+    diagonal_shift: PerDraw  # (s, b)
+
+
+class StructuredColumns(AbstractBijection):
+    """Standard normal noise to the D free entries of Ω (first s columns), given [log λ, q, log T].
+
+    Parameters
+    ----------
+    key
+        For the initial weights of the embedding.
+    scatter, n_samples
+        S = XᵀX, query variables first, and n.
+    n_query
+        s; d for the whole matrix.
+    low, high
+        Range of the condition [log λ, q, log T], shape (3,).
+    embedding, hidden
+        Sizes.
+    network
+        Weights of τ; default those shipped.
+    """
+
+    learned: Learned
+    scatter: NonTrainable[Float[Array, "d d"]]
+    n_samples: NonTrainable[Float[Array, ""]]
+    center: NonTrainable[Float[Array, " 3"]]
+    half_range: NonTrainable[Float[Array, " 3"]]
+    network: NonTrainable[Network]
+    shape: tuple[int, ...] = eqx.field(static=True)
+    n_query: int = eqx.field(static=True)
+    cond_shape: ClassVar[tuple[int, ...]] = (3,)
+
+    def __init__(
+        self,
+        key: PRNGKeyArray,
+        scatter: Float[ArrayLike, "d d"],
+        n_samples: float,
+        n_query: int,
+        low: Float[ArrayLike, " 3"],
+        high: Float[ArrayLike, " 3"],
+        *,
+        embedding: int = 16,
+        hidden: int = 32,
+        network: Network | None = None,
+    ):
+        scatter, low, high = (jnp.asarray(value, jnp.float32) for value in (scatter, low, high))
+        d, s = len(scatter), n_query
+        self.learned = _initial(key, d, s, embedding, hidden)
+        self.scatter = NonTrainable(scatter)
+        self.n_samples = NonTrainable(jnp.asarray(n_samples, jnp.float32))
+        self.center = NonTrainable((low + high) / 2)
+        # A range of one point is centred to 0, so its scale does not matter.
+        self.half_range = NonTrainable(jnp.where(high > low, (high - low) / 2, 1.0))
+        self.network = NonTrainable(jax.tree.map(jnp.asarray, network or load_network()))
+        self.shape = (len(entry_indices(d, s)[0]),)
+        self.n_query = s
+
+    def transform_and_log_det(self, x: ArrayLike, condition: ArrayLike | None = None) -> tuple[Array, Array]:
+        """Free entries of Ω and log |dΩ/dz|, with respect to Lebesgue measure on those entries."""
+        geometry = self.geometry(condition)
+        columns, omega = draw_columns(self, geometry, x[:, None])
+        coordinates = find_coordinates(self, geometry, columns, omega)
+        noise = place(x[:, None], self)
+        _, log_dx = _transport(self, geometry, coordinates, noise)
+        return pick(omega, self)[:, 0], _log_det(geometry, coordinates, noise, log_dx)[0]
+
+    def inverse_and_log_det(self, y: ArrayLike, condition: ArrayLike | None = None) -> tuple[Array, Array]:
+        """Noise behind the free entries of a positive definite Ω, all entries at once."""
+        geometry = self.geometry(condition)
+        d, s = len(self.scatter), self.n_query
+        columns = cholesky_columns(precision_from_entries(y, d, s))[..., None]
+        omega = to_columns(y, d, s)[..., None]
+        coordinates = find_coordinates(self, geometry, columns, omega)
+        noise, log_dx = invert_transport(self, geometry, coordinates, omega)
+        return pick(noise, self)[:, 0], -_log_det(geometry, coordinates, noise, log_dx)[0]
+
+    def geometry(self, condition: Float[Array, " 3"]) -> Geometry:
+        """The geometry of one condition, its arrays ending in an axis of length 1."""
+        return jax.tree.map(lambda leaf: leaf[..., None], _geometry(unwrap(self), condition))
+
+    def geometries(self, conditions: Float[Array, "c 3"], num_draws: int) -> Geometry:
+        """Geometries of c conditions, each repeated for its draws, on a last axis of length c·num_draws."""
+        stacked = jax.vmap(lambda condition: _geometry(unwrap(self), condition), out_axes=-1)(conditions)
+        return jax.tree.map(lambda leaf: jnp.repeat(leaf, num_draws, axis=-1), stacked)
+
+
+def _initial(key: PRNGKeyArray, d: int, s: int, embedding: int, hidden: int) -> Learned:
+    key_1, key_2 = jax.random.split(key)
+    # A basis of four lets the learned leanings follow the condition; for many entries one must do for all.
+    R = 4 if s * d * d <= 40_000 else 1
+    return Learned(
+        embed_1=jax.random.normal(key_1, (hidden, 3)) / np.sqrt(2.0).astype(np.float32),
+        bias_1=jnp.zeros(hidden),
+        embed_2=jax.random.normal(key_2, (embedding - 3, hidden)) / np.sqrt(hidden).astype(np.float32),
+        bias_2=jnp.zeros(embedding - 3),
+        correction=jnp.zeros((NUM_CORRECTIONS, d, s, embedding)),
+        correction_0=jnp.zeros((NUM_CORRECTIONS, d, s)),
+        ridge=jnp.zeros((d, embedding)),
+        ridge_0=jnp.zeros(d),
+        from_fill=Parameterize(_mask_fill, jnp.zeros((s, d, R, d))),
+        from_above=Parameterize(_mask_above, jnp.zeros((s, d, R, d))),
+    )
+
+
+def _geometry(flow: StructuredColumns, condition: Float[Array, " 3"]) -> Geometry:
+    learned, d = flow.learned, len(flow.scatter)
+    T = jnp.exp(condition[2])
+    lam, q, n, S = jnp.exp(condition[0]) / T, condition[1], flow.n_samples / T, flow.scatter / T
+    scaled = (condition - flow.center) / flow.half_range
+    hidden = jnp.tanh(learned.embed_1 @ scaled + learned.bias_1)
+    embedding = jnp.concatenate([jnp.tanh(learned.embed_2 @ hidden + learned.bias_2), scaled])
+    basis = jnp.concatenate([jnp.ones(1, scaled.dtype), scaled])[: learned.from_fill.shape[2]]
+    # ρ starts where it matches the variance of exp(−½x² − κx^q), so that Ψ is right for a typical shrunken entry.
+    diagonal = jnp.diagonal(S) + lam
+    ell = jnp.sqrt(0.8 * jnp.mean((n + d + 1) / diagonal))
+    log_kappa = jnp.log(lam) + q * (jnp.log(ell) - 0.5 * jnp.log(diagonal))
+    excess = jnp.maximum(1 / shrunken_variance(log_kappa, q) - 1, 1e-3)
+    ridge = diagonal * excess * jnp.exp(learned.ridge @ embedding + learned.ridge_0)
+    # Ψ = UUᵀ with U upper triangular is the Cholesky factorization with both axes reversed.
+    lower = jnp.linalg.cholesky((S + jnp.diag(lam + ridge))[::-1, ::-1])
+    inverse = jax.scipy.linalg.solve_triangular(lower, jnp.eye(d, dtype=S.dtype), lower=True)
+    return Geometry(
+        lam=lam,
+        q=q,
+        n=n,
+        scatter=S,
+        A=inverse[::-1, ::-1].T,
+        U=lower[::-1, ::-1],
+        correction=learned.correction @ embedding + learned.correction_0,
+        basis=basis,
+    )
+
+
+def shrunken_variance(log_kappa: Float[Array, " d"], q: Float[Array, ""]) -> Float[Array, " d"]:
+    """Variance of exp(−½x² − κ|x|^q), by the trapezoidal rule in log x."""
+    t = jnp.linspace(-12.0, 1.6, 48, dtype=log_kappa.dtype)
+    log_weight = t - 0.5 * jnp.exp(2 * t) - jnp.exp(log_kappa[:, None] + q * t)
+    return jax.nn.softmax(log_weight, axis=-1) @ jnp.exp(2 * t)
+
+
+def draw_columns(flow: StructuredColumns, geometry: Geometry, z: Float[Array, "D b"]) -> tuple[PerDraw, PerDraw]:
+    """L and the lower triangle of Ω, (d, s, b) each; sequential, not to be differentiated.
+
+    Off-diagonal entries of Ω come from τ, not from LLᵀ, so that tiny ones keep their relative precision.
+    """
+    flow = unwrap(flow)
+    d, s, b = len(flow.scatter), flow.n_query, z.shape[-1]
+    A, a = geometry.A, _diagonal(geometry.A)
+    start = jnp.asarray(np.cumsum(np.r_[0, d - np.arange(s)])[:-1] - np.arange(s))
+
+    def column(j, state):
+        L, omega = state
+        # Rows below j are what counts; those above read noise of other columns and are masked.
+        noise = jnp.take(z, jnp.clip(start[j] + jnp.arange(d), 0, len(z) - 1), axis=0)
+        correction = jax.lax.dynamic_index_in_dim(geometry.correction, j, 2, keepdims=False)
+        below = (jnp.arange(d) > j)[:, None]
+        fill = jnp.sum(L * L[j], axis=1)
+        sigma = a * jnp.exp(0.5 * correction[0])
+        degrees = _degrees(geometry, d, j.astype(z.dtype))
+        features = _squash_fill(fill, a[j] * jnp.sqrt(degrees), sigma, below)
+        leaning = _lean(flow.learned.from_fill[j], geometry.basis, features)
+        ell = diagonal_entry(degrees, a[j], noise[j], correction[:, j], leaning[j])
+        cusp = -fill / ell
+        slope = A[:, j] / a[j] * ell
+        log_kappa = jnp.log(geometry.lam) + geometry.q * jnp.log(ell * sigma) + correction[2]
+        offset = slope - cusp + sigma * (correction[1] + leaning)
+        noise = noise * jnp.exp(correction[3]) + correction[4]
+        from_above = flow.learned.from_above[j]
+
+        def entry(i, state):
+            epsilon, x = state
+            mean = jnp.sum(A[i] * epsilon, axis=0)
+            above = _lean(from_above[i][None], geometry.basis, _squash(x))[0]
+            delta = (offset[i] + mean) / sigma[i] + above
+            x_i, _ = transport(flow.network, noise[i], delta, log_kappa[i], geometry.q)
+            residual = cusp[i] + sigma[i] * x_i - slope[i] - mean
+            return epsilon.at[i].set(residual / a[i]), x.at[i].set(x_i)
+
+        zeros = jnp.zeros((d, b), z.dtype)
+        _, x = jax.lax.fori_loop(j + 1, d, entry, (zeros, zeros))
+        L_j = jnp.where(below, cusp + sigma * x, 0.0).at[j].set(ell)
+        omega_j = jnp.where(below, ell * sigma * x, 0.0).at[j].set(fill[j] + ell**2)
+        return L.at[:, j].set(L_j), omega.at[:, j].set(omega_j)
+
+    zeros = jnp.zeros((d, s, b), z.dtype)
+    return jax.lax.fori_loop(0, s, column, (zeros, zeros))
+
+
+def find_coordinates(flow: StructuredColumns, geometry: Geometry, L: PerDraw, omega: PerDraw) -> Coordinates:
+    """δ, log κ and log σ of every entry of given draws, all at once; zero above the diagonal."""
+    flow = unwrap(flow)
+    s, low = flow.n_query, _below(flow)
+    index = np.arange(s)
+    ell, a, correction = L[index, index], _diagonal(geometry.A), geometry.correction
+    product = jnp.einsum("ikb,jkb->ijb", L, L[:s])
+    fill = jnp.where(low, product - ell * L, 0.0)
+    cusp = -fill / ell
+    mean = L - a[:, None] * contract(geometry.U, L)
+    log_sigma = jnp.log(a)[:, None] + 0.5 * correction[0]
+    sigma = jnp.exp(log_sigma)
+    degrees = _degrees(geometry, len(L), jnp.arange(s, dtype=L.dtype)[:, None])
+    features = _squash_fill(fill, a[:s] * jnp.sqrt(degrees), sigma, low)
+    leaning = _lean_all(flow.learned.from_fill, geometry.basis, features)
+    above = _lean_all(flow.learned.from_above, geometry.basis, jnp.where(low, _squash(omega / (ell * sigma)), 0.0))
+    delta = jnp.where(low, (mean - cusp) / sigma + correction[1] + leaning + above, 0.0)
+    log_kappa = jnp.log(geometry.lam) + geometry.q * (jnp.log(ell) + log_sigma) + correction[2]
+    return Coordinates(ell, delta, jnp.where(low, log_kappa, 0.0), log_sigma, leaning[index, index])
+
+
+def invert_transport(
+    flow: StructuredColumns, geometry: Geometry, coordinates: Coordinates, omega: PerDraw
+) -> tuple[PerDraw, PerDraw]:
+    """Noise behind Ω, diagonal and below, and log dτ/dz below the diagonal."""
+    flow = unwrap(flow)
+    low, index, correction = _below(flow), np.arange(flow.n_query), geometry.correction
+    ell, delta, log_kappa, log_sigma, shift = coordinates
+    x = jnp.where(low, omega / ell * jnp.exp(-log_sigma), 0.0)
+    inner, log_dz = inverse_transport(flow.network, x, delta, log_kappa, jnp.broadcast_to(geometry.q, x.shape))
+    noise = (inner - correction[4]) * jnp.exp(-correction[3])
+    degrees = _degrees(geometry, len(flow.scatter), jnp.arange(flow.n_query, dtype=x.dtype)[:, None])
+    z, _ = diagonal_noise(degrees, _diagonal(geometry.A)[index], ell, correction[:, index, index], shift)
+    return jnp.where(low, noise, 0.0).at[index, index].set(z), -log_dz
+
+
+def _transport(flow: StructuredColumns, geometry: Geometry, coordinates: Coordinates, noise: PerDraw):
+    """x = τ and log dτ/dz for every entry, given its noise."""
+    flow = unwrap(flow)
+    noise = noise * jnp.exp(geometry.correction[3]) + geometry.correction[4]
+    q = jnp.broadcast_to(geometry.q, noise.shape)
+    return transport(flow.network, noise, coordinates.delta, coordinates.log_kappa, q)
+
+
+def _log_det(geometry: Geometry, coordinates: Coordinates, noise: PerDraw, log_dx: PerDraw) -> Float[Array, " b"]:
+    """log |dΩ/dz| per draw."""
+    ell, _, _, log_sigma, shift = coordinates
+    d, s = log_dx.shape[:2]
+    index, low = np.arange(s), (np.arange(d)[:, None] > np.arange(s))[..., None]
+    # dω_ij = ℓ_j σ_i dx below the diagonal, dω_jj = 2 ℓ_j dℓ_j on it
+    below = jnp.where(low, log_dx + geometry.correction[3] + jnp.log(ell) + log_sigma, 0.0)
+    degrees = _degrees(geometry, d, jnp.arange(s, dtype=ell.dtype)[:, None])
+    correction = geometry.correction[:, index, index]
+    _, log_dell = diagonal_noise(degrees, _diagonal(geometry.A)[index], ell, correction, shift)
+    return jnp.sum(below, (0, 1)) + jnp.sum(log_dell + jnp.log(2 * ell), 0)
+
+
+def log_target(geometry: Geometry, L: PerDraw, omega: PerDraw) -> Float[Array, " b"]:
+    """Tempered log p̃ of draws, as `target.unnormalized_log_prob`, with the l_q terms of Ω as it was drawn."""
+    d, s = L.shape[:2]
+    low = (np.arange(d)[:, None] > np.arange(s))[..., None]
+    log_ell = jnp.log(L[np.arange(s), np.arange(s)])
+    trace = jnp.sum(L * contract(geometry.scatter, L), (0, 1)) + geometry.lam * jnp.sum(L**2, (0, 1))
+    penalty = jnp.sum(absolute_power(jnp.where(low, omega, 0.0), geometry.q), (0, 1))
+    return geometry.n * jnp.sum(log_ell, 0) - 0.5 * trace - geometry.lam * penalty
+
+
+def diagonal_entry(degrees: PerDraw, scale: PerDraw, z: PerDraw, correction: PerDraw, shift: PerDraw) -> PerDraw:
+    """ℓ_j: scale times a χ variable of given degrees of freedom; its cube root of the square is nearly normal."""
+    width = jnp.sqrt(2 / (9 * degrees))
+    u = 1 - width**2 + width * (correction[1] + shift + jnp.exp(correction[0]) * z)
+    return scale * jnp.sqrt(degrees) * (softplus(_SHARP * u) / _SHARP) ** 1.5
+
+
+def diagonal_noise(degrees: PerDraw, scale: PerDraw, ell: PerDraw, correction: PerDraw, shift: PerDraw):
+    """The inverse of `diagonal_entry`, and log dℓ/dz."""
+    width = jnp.sqrt(2 / (9 * degrees))
+    root = jnp.exp((jnp.log(ell / scale) - 0.5 * jnp.log(degrees)) / 1.5)
+    u = root + jnp.log(-jnp.expm1(-_SHARP * root)) / _SHARP  # the inverse of softplus
+    z = ((u - 1) / width + width - correction[1] - shift) * jnp.exp(-correction[0])
+    log_dell = jnp.log(1.5 * ell / root) + log_sigmoid(_SHARP * u) + correction[0] + jnp.log(width)
+    return z, log_dell
+
+
+def contract(matrix: Float[Array, "k i b"], columns: Float[Array, "k j b"]) -> Float[Array, "i j b"]:
+    """matrixᵀ columns for every draw; one product when all draws share the matrix."""
+    if matrix.shape[-1] == 1:
+        return jnp.einsum("ki,kjb->ijb", matrix[..., 0], columns)
+    return jnp.einsum("kib,kjb->ijb", matrix, columns)
+
+
+def place(z: Float[Array, "D b"], flow: StructuredColumns) -> Float[Array, "d s b"]:
+    """Free entries to a lower triangular matrix of columns."""
+    d, s = len(unwrap(flow).scatter), flow.n_query
+    return jnp.zeros((d, s, z.shape[-1]), z.dtype).at[entry_indices(d, s)].set(z)
+
+
+def pick(matrix: Float[Array, "d s b"], flow: StructuredColumns) -> Float[Array, "D b"]:
+    """The free entries; inverse of `place`."""
+    return matrix[entry_indices(*matrix.shape[:2])]
+
+
+def _mask_fill(weights: Float[Array, "s d R d"]) -> Float[Array, "s d R d"]:
+    j, i, k = _positions(weights)
+    return jnp.where((i >= j) & (k > j), weights, 0.0)
+
+
+def _mask_above(weights: Float[Array, "s d R d"]) -> Float[Array, "s d R d"]:
+    j, i, k = _positions(weights)
+    return jnp.where((i > k) & (k > j), weights, 0.0)
+
+
+def _positions(weights: Float[Array, "s d R d"]):
+    s, d = weights.shape[:2]
+    return np.arange(s)[:, None, None, None], np.arange(d)[:, None, None], np.arange(d)
+
+
+def _lean(weights: Float[Array, "i R k"], basis: Float[Array, "R b"], features: Float[Array, "k b"]):
+    """Σ_r basis_r (W_r features): a linear map that follows the condition, (i, b)."""
+    return jnp.sum(jnp.tensordot(weights, features, 1) * basis, axis=1)
+
+
+def _lean_all(weights: Float[Array, "s i R k"], basis: Float[Array, "R b"], features: Float[Array, "k s b"]):
+    """`_lean` for every column, (i, s, b)."""
+    return jnp.moveaxis(jax.vmap(_lean, (0, None, 1))(weights, basis, features), 0, 1)
+
+
+def _squash(x: PerDraw) -> PerDraw:
+    return jnp.tanh(0.5 * x)
+
+
+def _squash_fill(fill: PerDraw, typical_ell: PerDraw, sigma: PerDraw, below: PerDraw) -> PerDraw:
+    """Fill-in relative to the size of an entry, bounded."""
+    return jnp.where(below, _squash(fill / (typical_ell * sigma)), 0.0)
+
+
+def _degrees(geometry: Geometry, d: int, j: ArrayLike) -> PerDraw:
+    """k = ν − j, the degrees of freedom of ℓ_j."""
+    return geometry.n + (d + 1) - j
+
+
+def _diagonal(matrix: Float[Array, "d d b"]) -> Float[Array, "d b"]:
+    index = np.arange(len(matrix))
+    return matrix[index, index]
+
+
+def _below(flow: StructuredColumns) -> np.ndarray:
+    return (np.arange(len(flow.scatter))[:, None] > np.arange(flow.n_query))[..., None]

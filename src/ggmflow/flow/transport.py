@@ -1,0 +1,242 @@
+"""τ, the one-dimensional transport all entries share: standard normal noise to a Gaussian with an l_q cusp at zero.
+
+    z ~ N(0, 1)  ↦  x = τ(z; δ, log κ, q)  ~  exp(−½(x − δ)² − κ|x|^q) / Z
+
+    v = z-part + location:   a Σ_k v_k (σ(w_k(z − b_k)) − ½) + softplus(z − s) − softplus(−z − s) + location
+    x = e^g v ∏_p (ε_p + v²)^{m_p}
+
+A sum of sigmoids carries noise to spike and slab, a product of signed powers sharpens the spike at the cusp. A small
+network of (δ, log κ, q), trained once by `python -m experiments.transport` and shipped, gives their parameters. By
+construction τ(−z; −δ) = −τ(z; δ). Far outside the range it was trained on, it is the Gaussian shift x = z + x*.
+Parameters lie on the first axis, so that every operation runs along contiguous entries.
+"""
+
+from functools import cache
+from importlib import resources
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flowjax.bijections import AbstractBijection
+from jax.nn import sigmoid, softplus
+from jaxtyping import Array, ArrayLike, Float
+from paramax import NonTrainable
+
+from ggmflow.flow.monotone import invert_increasing
+
+NUM_PAIRS, NUM_POWERS, NUM_FEATURES = 2, 3, 9
+NUM_PARAMETERS = 6 * NUM_PAIRS + 5 + 2 * NUM_POWERS
+# The range of the training script; beyond it the parameters fade into those of the Gaussian shift.
+DELTA_RANGE, LOG_KAPPA_RANGE = 40.0, (-8.0, 6.0)
+_MIN_WIDTH = 1e-2
+
+Entries = Float[Array, "*entries"]
+
+
+class Network(NamedTuple):
+    """Weights of the network that gives the parameters of τ: three layers, silu between them."""
+
+    weight_1: Float[Array, "hidden features"]
+    bias_1: Float[Array, " hidden"]
+    weight_2: Float[Array, "hidden hidden"]
+    bias_2: Float[Array, " hidden"]
+    weight_3: Float[Array, "parameters hidden"]
+    bias_3: Float[Array, " parameters"]
+
+
+@cache
+def load_network() -> Network:
+    """The shipped weights, as NumPy arrays in single precision."""
+    with resources.files("ggmflow.flow").joinpath("transport.npz").open("rb") as file:
+        arrays = np.load(file, allow_pickle=False)
+        return Network(**{name: arrays[name] for name in Network._fields})
+
+
+class Shape(NamedTuple):
+    """Everything about τ that does not depend on z."""
+
+    raw: Float[Array, "parameters *entries"]
+    slab: Entries  # x*, about where the slab's mode is
+    log_spike: Entries  # log of the width of the spike
+    odd: Entries  # δ/√(1+δ²): what is multiplied by it changes sign with δ
+    inside: Entries  # 1 in the trained range, 0 far outside
+
+
+def transport(
+    network: Network, z: Entries, delta: Entries, log_kappa: Entries, q: Entries
+) -> tuple[Entries, Entries]:
+    """τ(z) and log dτ/dz, elementwise.
+
+    Parameters
+    ----------
+    network
+        Weights.
+    z
+        Noise.
+    delta, log_kappa, q
+        Centre of the Gaussian in its standard deviations, log of the penalty κ, exponent. All broadcast together.
+    """
+    z, delta, log_kappa, q = jnp.broadcast_arrays(z, delta, log_kappa, q)
+    return _apply(z, _shape(network, delta, log_kappa, q))
+
+
+class Partials(NamedTuple):
+    """τ and log dτ/dz with their first derivatives, elementwise."""
+
+    x: Entries
+    log_dx: Entries
+    x_of: tuple[Entries, Entries, Entries]  # ∂x/∂(z, δ, log κ)
+    log_dx_of: tuple[Entries, Entries, Entries]
+
+
+def transport_partials(network: Network, z: Entries, delta: Entries, log_kappa: Entries, q: Entries) -> Partials:
+    """τ, log dτ/dz and the derivatives of both in z, δ and log κ; arguments of one shape."""
+    # Forward mode: three tangents share one evaluation, and nothing is transposed.
+    one, zero = jnp.ones_like(z), jnp.zeros_like(z)
+
+    def function(z, delta, log_kappa):
+        return _apply(z, _shape(network, delta, log_kappa, q))
+
+    (x, log_dx), of_delta = jax.jvp(function, (z, delta, log_kappa), (zero, one, zero))
+    _, of_kappa = jax.jvp(function, (z, delta, log_kappa), (zero, zero, one))
+    shape = _shape(network, delta, log_kappa, q)
+    _, of_z = jax.jvp(lambda z: _apply(z, shape), (z,), (one,))
+    x_of, log_dx_of = zip(of_z, of_delta, of_kappa, strict=True)
+    return Partials(x, log_dx, x_of, log_dx_of)
+
+
+def inverse_transport(
+    network: Network, x: Entries, delta: Entries, log_kappa: Entries, q: Entries
+) -> tuple[Entries, Entries]:
+    """z = τ⁻¹(x) and log dz/dx, elementwise; numerical, with exact derivatives."""
+    x, delta, log_kappa, q = jnp.broadcast_arrays(x, delta, log_kappa, q)
+    shape = _shape(network, delta, log_kappa, q)
+    # First undo the powers for v (in log|v|, where they are nearly straight), then the sum of sigmoids for z.
+    scale, powers, log_eps = _power_parameters(shape)
+    nonzero = x != 0
+    log_x = jnp.log(jnp.abs(jnp.where(nonzero, x, 1.0))) - scale
+
+    def log_power(u):
+        # log|x| − g as a function of u = log|v|, and the log of its slope
+        log_base = jnp.logaddexp(log_eps, 2 * u)
+        return u + jnp.sum(powers * log_base, 0), jnp.log1p(jnp.sum(2 * powers * jnp.exp(2 * u - log_base), 0))
+
+    # The slope is at least 1, so the root is no farther from log|x| − g than the function there is off.
+    excess = log_power(log_x)[0] - log_x
+    u = invert_increasing(log_power, log_x, log_x - jnp.maximum(excess, 0.0), log_x + jnp.maximum(-excess, 0.0))
+    v = jnp.where(nonzero, jnp.sign(x) * jnp.exp(u), 0.0)
+    location, amplitude, flat = _sum_parameters(shape)
+    middle = v - location
+    z = invert_increasing(lambda z: _sum(z, shape), v, middle - flat - amplitude, middle + flat + amplitude)
+    return z, -_apply(z, shape)[1]
+
+
+class Transport(AbstractBijection):
+    """τ as a bijection of one number; its condition is (δ, log κ, q)."""
+
+    network: NonTrainable[Network]
+    shape: ClassVar[tuple[int, ...]] = ()
+    cond_shape: ClassVar[tuple[int, ...]] = (3,)
+
+    def __init__(self, network: Network | None = None):
+        self.network = NonTrainable(jax.tree.map(jnp.asarray, network or load_network()))
+
+    def transform_and_log_det(self, x: ArrayLike, condition: ArrayLike | None = None) -> tuple[Array, Array]:
+        """τ(x) and log dτ/dx."""
+        return transport(self.network, x, *condition)
+
+    def inverse_and_log_det(self, y: ArrayLike, condition: ArrayLike | None = None) -> tuple[Array, Array]:
+        """τ⁻¹(y) and its log derivative."""
+        return inverse_transport(self.network, y, *condition)
+
+
+def _shape(network: Network, delta: Entries, log_kappa: Entries, q: Entries) -> Shape:
+    """The network, on features that know where spike and slab are and which of them weighs more."""
+    inside = _fade(DELTA_RANGE - jnp.abs(delta), 8.0) * _fade(log_kappa - LOG_KAPPA_RANGE[0], 2.0)
+    # Above the range κ saturates: the spike is then narrower than any draw can tell.
+    above = jnp.maximum(log_kappa - LOG_KAPPA_RANGE[1], 0.0)
+    log_kappa = jnp.minimum(log_kappa, LOG_KAPPA_RANGE[1]) + 2 * (1 - jnp.exp(-above / 2))
+    kappa, square = jnp.exp(log_kappa), delta * delta
+    # The slab's mode solves x = δ − κq|x|^{q−1}: two steps of a smooth soft threshold, x* ∈ (0, δ).
+    exponent = 0.5 * (q - 1)
+    threshold = kappa * q * jnp.exp(exponent * jnp.log1p(square))
+    slab = softplus(delta - threshold) - softplus(-delta - threshold)
+    threshold_1 = kappa * q * jnp.exp(exponent * jnp.log1p(slab * slab))
+    slab = softplus(delta - threshold_1) - softplus(-delta - threshold_1)
+    log_spike = -softplus((log_kappa + jnp.log(q)) / q)
+    height = kappa * jnp.exp(0.5 * q * jnp.log(slab * slab + 1e-6))
+    log_odds = 0.5 * square - 0.5 * (delta - slab) ** 2 - height - log_spike  # of slab against spike
+    features = jnp.stack(
+        [
+            jnp.log1p(square) / 2,
+            jnp.log1p(slab * slab) / 2,
+            log_kappa / 3,
+            2 * q - 1.5,
+            log_spike / 4,
+            jnp.tanh(log_odds / 3),
+            2 * log_odds / (10 + jnp.abs(log_odds)),
+            jnp.log1p(threshold) / 2,
+            jnp.log(q),
+        ]
+    )
+    hidden = _silu(_affine(network.weight_1, network.bias_1, features))
+    hidden = _silu(_affine(network.weight_2, network.bias_2, hidden))
+    raw = _affine(network.weight_3, network.bias_3, hidden)
+    return Shape(raw, slab, log_spike, delta * jax.lax.rsqrt(1 + square), inside)
+
+
+def _apply(z: Entries, shape: Shape) -> tuple[Entries, Entries]:
+    v, log_dv = _sum(z, shape)
+    scale, powers, log_eps = _power_parameters(shape)
+    square = v * v
+    base = jnp.exp(log_eps) + square
+    log_factor = jnp.sum(powers * jnp.log(base), 0) + scale
+    return v * jnp.exp(log_factor), log_dv + log_factor + jnp.log1p(jnp.sum(2 * powers * square / base, 0))
+
+
+def _sum(z: Entries, shape: Shape) -> tuple[Entries, Entries]:
+    """v and log dv/dz: the sum of sigmoids. They come in pairs that mirror each other when δ changes sign."""
+    raw, odd, K = shape.raw, shape.odd, NUM_PAIRS
+    centre, move, width, width_odd, weight, weight_odd = (raw[k * K : (k + 1) * K] for k in range(6))
+    location, amplitude, flat = _sum_parameters(shape)
+    value = softplus(z - flat) - softplus(-z - flat) + location
+    slope = sigmoid(z - flat) + sigmoid(-z - flat)
+    total = jnp.sum(jnp.exp(weight + odd * weight_odd) + jnp.exp(weight - odd * weight_odd), 0)
+    sum_value, sum_slope = jnp.zeros_like(z), jnp.zeros_like(z)
+    for sign in (1.0, -1.0):
+        v_k, w_k = jnp.exp(weight + sign * odd * weight_odd), softplus(width + sign * odd * width_odd) + _MIN_WIDTH
+        s_k = sigmoid(w_k * (z - sign * centre - odd * move))
+        sum_value += jnp.sum(v_k * (s_k - 0.5), 0)
+        sum_slope += jnp.sum(v_k * w_k * s_k * (1 - s_k), 0)
+    factor = amplitude / total
+    return value + factor * sum_value, jnp.log(slope + factor * sum_slope)
+
+
+def _sum_parameters(shape: Shape) -> tuple[Entries, Entries, Entries]:
+    """Location, amplitude a and half-width s of the flat part; (x*, 0, 0) outside the trained range: v = z + x*."""
+    log_amplitude, flat, share, move, _ = shape.raw[6 * NUM_PAIRS : 6 * NUM_PAIRS + 5]
+    inside = shape.inside
+    location = inside * (shape.odd * move + shape.slab * sigmoid(share)) + (1 - inside) * shape.slab
+    return location, inside * jnp.exp(log_amplitude), inside * softplus(flat)
+
+
+def _power_parameters(shape: Shape) -> tuple[Entries, Float[Array, "powers *entries"], Float[Array, "powers *entries"]]:
+    """g, exponents m_p and log ε_p."""
+    rest = shape.raw[6 * NUM_PAIRS + 4 :]
+    scale = shape.inside * shape.log_spike * sigmoid(rest[0])
+    return scale, shape.inside * softplus(rest[1 : 1 + NUM_POWERS] - 1), jnp.clip(rest[1 + NUM_POWERS :], -16.0, 4.0)
+
+
+def _affine(weight: Float[Array, "out in"], bias: Float[Array, " out"], x: Float[Array, "in *entries"]):
+    return jnp.tensordot(weight, x, 1) + bias.reshape(bias.shape + (1,) * (x.ndim - 1))
+
+
+def _silu(x: Entries) -> Entries:
+    return x * sigmoid(x)
+
+
+def _fade(distance: Entries, width: float) -> Entries:
+    """1 where distance ≥ 0, 0 where it is ≤ −width, a cubic between."""
+    t = jnp.clip(1 + distance / width, 0.0, 1.0)
+    return t * t * (3 - 2 * t)

@@ -1,0 +1,381 @@
+"""The posterior of a precision matrix at one (λ, q, T), as seen through draws and their importance weights.
+
+    E f(Ω) ≈ Σ_i w_i f(Ω_i),   w_i ∝ p̃(Ω_i)/q(Ω_i) where the weights can be trusted, else w_i = 1/N
+
+How draws are made is the business of a `Source`.
+"""
+
+import html
+import warnings
+from functools import cached_property
+from numbers import Integral, Real
+from typing import final
+
+import jax
+import networkx as nx
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float, Int
+from numpy.typing import ArrayLike
+
+from ggmflow.estimates import Sample
+from ggmflow.precision import check_rows, free_entries
+from ggmflow.source import Draws, RandomState, Source, as_key, draw_entries
+from ggmflow.table import check_names
+from ggmflow.weights import ImportanceWeights, importance_weights, resample
+
+__all__ = ["Posterior", "PoorFitWarning", "Draws", "Source"]
+
+
+class PoorFitWarning(UserWarning):
+    """The draws are a poor stand-in for the posterior; the message says how poor and what to do."""
+
+
+@final
+class Posterior:
+    """Posterior of the precision matrix Ω, or of the rows [Ω₁₁ Ω₁₂] of a query, at one (λ, q, temperature).
+
+    Every matrix that comes back has a row for each query variable, in the order asked, and a column for each variable,
+    in the order of the data: (s, d), which is (d, d) without a query. Values are in the working scale.
+
+    Estimates rest on `num_draws` draws made once, at first use. They are weighted by Pareto-smoothed importance weights
+    if k̂ < 0.7; otherwise weights would do more harm than good and all draws count equally. Where k̂ is larger, or few
+    draws are effective, a `PoorFitWarning` says so once. The property `weighted` tells what estimates do; the argument
+    `weighted=True` or `False` of every estimate overrides it.
+
+    Parameters
+    ----------
+    source
+        Where draws come from.
+    names
+        The d column names.
+    query : (s,) array of int
+        Column to which each row belongs.
+    lam, q, temperature
+        The condition, for messages; None for a mixture over conditions.
+    num_draws
+        Draws behind the estimates. They are kept: 8 bytes for each free entry of each draw.
+    random_state
+        Seed of these draws. The default makes every estimate reproducible.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        names: tuple[str, ...],
+        query: Int[np.ndarray, " s"],
+        lam: float | None,
+        q: float | None,
+        temperature: float | None,
+        *,
+        num_draws: int = 4000,
+        random_state: RandomState = 0,
+    ):
+        self.source, self.lam, self.q, self.temperature = source, lam, q, temperature
+        self.names = check_names(names, len(names))
+        self.query = _check_query(query, len(self.names))
+        self.num_draws = _check_count(num_draws)
+        self._key = as_key(random_state)
+        self._free = free_entries(self.query, len(self.names))
+        self._warned = False
+
+    # ---------------------------------------------------------------------------------------------- draws and density
+    def sample(
+        self, num_draws: int, random_state: RandomState = None, *, weighted: bool = False
+    ) -> Float[np.ndarray, "N s d"]:
+        """Draw rows of Ω.
+
+        Parameters
+        ----------
+        num_draws
+            N.
+        random_state : int, numpy Generator or RandomState, or None
+        weighted
+            False: independent draws of the fitted distribution as it is. True: sampling-importance-resampling. Four
+            times as many draws (at least as many as estimates use) are weighted, and N are taken in proportion to
+            their weights. They follow the posterior more closely, but some may repeat: they are not independent.
+
+        Returns
+        -------
+        (N, s, d) array
+        """
+        num_draws = _check_count(num_draws)
+        key, key_resample = jax.random.split(as_key(random_state))
+        num_proposals = max(4 * num_draws, self.num_draws) if weighted else num_draws
+        entries, log_ratio = draw_entries(self.source, key, num_proposals, self._free)
+        if not weighted or log_ratio is None:
+            return self._matrix(entries.T[:num_draws])
+        weights = importance_weights(log_ratio)
+        self._warn_if_poor(weights, "Among weighted draws a few will repeat often.", stacklevel=3)
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key_resample)))
+        return self._matrix(entries.T[resample(rng, weights.values, num_draws)])
+
+    def log_prob(self, precision: ArrayLike) -> float | Float[np.ndarray, " k"]:
+        """Normalized log density of the fitted distribution, w.r.t. Lebesgue measure on the free entries of Ω.
+
+        Parameters
+        ----------
+        precision : (s, d) or (k, s, d) array-like
+            Rows of positive definite matrices, in the working scale.
+
+        Returns
+        -------
+        float or (k,) array
+        """
+        rows, single = check_rows(precision, self.query, len(self.names))
+        out = np.asarray(self.source.log_prob(rows), np.float64)
+        return float(out[0]) if single else out
+
+    # ------------------------------------------------------------------------------------------------------- estimates
+    @property
+    def weighted(self) -> bool:
+        """Whether estimates use importance weights: k̂ < 0.7, and the draws are not exact anyway."""
+        return self._weights is not None and self._weights.reliable
+
+    def mean(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s d"]:
+        """Posterior mean of every entry, (s, d)."""
+        return self._matrix(self._sample.mean(self._use(weighted)))
+
+    def sd(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s d"]:
+        """Posterior standard deviation of every entry, (s, d)."""
+        return self._matrix(self._sample.sd(self._use(weighted)))
+
+    def median(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s d"]:
+        """Posterior median of every entry, (s, d)."""
+        return self._matrix(self._sample.quantile([0.5], self._use(weighted))[0])
+
+    def quantile(self, probs: ArrayLike, *, weighted: bool | None = None) -> Float[np.ndarray, "*k s d"]:
+        """Posterior quantiles of every entry: (s, d) for one probability, (k, s, d) for k of them."""
+        levels = np.asarray(probs)
+        if levels.dtype.kind not in "iuf" or levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
+            raise ValueError(f"probs must be one or more probabilities from 0 to 1, got {probs!r}")
+        out = self._matrix(self._sample.quantile(np.atleast_1d(levels), self._use(weighted)))
+        return out if levels.ndim else out[0]
+
+    def interval(self, level: float = 0.9, *, weighted: bool | None = None) -> Float[np.ndarray, "2 s d"]:
+        """Lower and upper end of the equal-tailed credible interval of every entry, (2, s, d)."""
+        return self._matrix(self._sample.quantile(_tails(level), self._use(weighted)))
+
+    def edges(self, level: float = 0.9, *, weighted: bool | None = None) -> Bool[np.ndarray, "s d"]:
+        """Entries whose credible interval excludes zero, (s, d) of bool; no variable has an edge to itself."""
+        lower, upper = self._sample.quantile(_tails(level), self._use(weighted))
+        return self._matrix(self._sample.excludes_zero(lower, upper))
+
+    def association(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s d"]:
+        """Posterior mean of the strength of every pair, (s, d), with ones for a variable and itself.
+
+        For two query variables it is the partial correlation −ω_ij/√(ω_ii ω_jj). For a query variable i and a column j
+        outside the query ω_jj is not known; there it is the weight −ω_ij/ω_ii of x_j in the regression of x_i on all
+        other variables. The two are equal if x_i and x_j are equally well explained by the others, ω_ii = ω_jj. A
+        partial correlation lies between −1 and 1, a regression weight need not.
+        """
+        return self._matrix(self._sample.association(self._use(weighted)))
+
+    def partial_correlation(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s s"]:
+        """Posterior mean of partial correlations: (d, d), or (s, s) among the query variables, in the order asked.
+
+        A query does not hold the diagonal of the other variables; see `association` for those.
+        """
+        out = self._matrix(self._sample.association(self._use(weighted)))
+        return out if len(self.query) == len(self.names) else out[:, self.query]
+
+    def edge_probability(self, threshold: float = 0.1, *, weighted: bool | None = None) -> Float[np.ndarray, "s d"]:
+        """P(|association| > threshold) of every pair, (s, d), 0 for a variable and itself.
+
+        Under a continuous posterior no partial correlation (or, for a column outside the query, regression weight; see
+        `association`) is exactly zero, so "an edge" means one that is larger than `threshold`.
+        """
+        threshold = _check_threshold(threshold)
+        return self._matrix(self._sample.edge_probability(threshold, self._use(weighted)))
+
+    def sign_probability(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s d"]:
+        """P(partial correlation > 0) = P(ω_ij < 0) of every pair, (s, d), 1 for a variable and itself.
+
+        Near 1 the association is surely positive, near 0 surely negative, at ½ its sign is unknown.
+        """
+        return self._matrix(self._sample.sign_probability(self._use(weighted)))
+
+    def summary(self, level: float = 0.9, threshold: float = 0.1, *, weighted: bool | None = None) -> pd.DataFrame:
+        """One row per free entry of Ω, row by row.
+
+        Parameters
+        ----------
+        level
+            Of the credible intervals.
+        threshold
+            Of `edge_probability`.
+        weighted
+            Overrides the property `weighted`.
+
+        Returns
+        -------
+        DataFrame
+            Columns row, column (names), mean, sd, median, lower, upper, edge (the interval excludes zero), p_positive
+            (`sign_probability`), edge_probability, association. The last three mean nothing for a diagonal entry and
+            are missing there. `attrs` holds level, threshold, weighted and the message of `diagnostics`.
+        """
+        return self._table(level, threshold, weighted)
+
+    def to_networkx(self, level: float = 0.9, *, weighted: bool | None = None) -> nx.Graph:
+        """The graph of the entries whose credible interval excludes zero.
+
+        Nodes are names: all query variables, and of the others those that an edge joins to the query. So all variables
+        are there for a full matrix, and otherwise the query with its Markov blanket.
+
+        Returns
+        -------
+        networkx.Graph
+            Node attributes: query (bool), column (position in the data). Edge attributes: weight (`association`), scale
+            ("partial correlation" or "regression weight": what the weight is), mean, lower, upper (of ω_ij),
+            p_positive, edge_probability (at 0.1). All are plain Python values, so any exporter can write them.
+        """
+        table = self._table(level, 0.1, weighted)
+        free, labels = self._free, ["mean", "lower", "upper", "p_positive", "edge_probability"]
+        numbers, weight = table[labels].to_numpy().tolist(), table["association"].to_list()
+        graph = nx.Graph()
+        graph.graph.update({str(label): value for label, value in table.attrs.items()})
+        graph.add_nodes_from((self.names[k], {"query": True, "column": int(k)}) for k in self.query)
+        for k in np.flatnonzero(table["edge"]).tolist():
+            name = self.names[free.column[k]]
+            graph.add_node(name, query=bool(free.inside[k]), column=int(free.column[k]))
+            scale = "partial correlation" if free.inside[k] else "regression weight"
+            attributes = dict(zip(labels, numbers[k], strict=True))
+            graph.add_edge(self.names[self.query[free.row[k]]], name, weight=weight[k], scale=scale, **attributes)
+        return graph
+
+    # ------------------------------------------------------------------------------------------------ how far to trust
+    def diagnostics(self) -> dict[str, float | int | bool | str | None]:
+        """How well the draws stand for the posterior.
+
+        Returns
+        -------
+        dict
+            elbo: mean of log p̃ − log q, a lower bound of log Z (p̃ is not normalized, so Z is not the evidence);
+            log_normalizer and log_normalizer_se: importance estimate of log Z and its standard error;
+            ess: effective sample size of the importance weights, relative to the number of draws;
+            khat: Pareto k̂ of the weights; num_draws; weighted: whether estimates use the weights;
+            message: all this in words. Exact draws have no weights: elbo, log_normalizer and khat are None, ess is 1.
+        """
+        fields = ("elbo", "log_normalizer", "log_normalizer_se", "ess", "khat")
+        numbers = dict.fromkeys(fields) | {"ess": 1.0}
+        if self._weights is not None:
+            numbers = {name: getattr(self._weights, name) for name in fields}
+        return numbers | {"num_draws": self.num_draws, "weighted": self.weighted, "message": self._message()}
+
+    def __repr__(self) -> str:
+        return f"Posterior({self._about()}. {self._status()})"
+
+    def _repr_html_(self) -> str:
+        return f"<b>Posterior</b> of {html.escape(self._about())}<br>{html.escape(self._status())}"
+
+    # --------------------------------------------------------------------------------------------------------- insides
+    @cached_property
+    def _drawn(self) -> tuple[Sample, ImportanceWeights | None]:
+        entries, log_ratio = draw_entries(self.source, self._key, self.num_draws, self._free)
+        return Sample(entries, self._free), None if log_ratio is None else importance_weights(log_ratio)
+
+    @property
+    def _sample(self) -> Sample:
+        return self._drawn[0]
+
+    @property
+    def _weights(self) -> ImportanceWeights | None:
+        """None for exact draws."""
+        return self._drawn[1]
+
+    def _use(self, weighted: bool | None, depth: int = 1) -> Float[np.ndarray, " N"]:
+        """Weights of an estimate; `depth` calls away from the user's line, at which a warning should point."""
+        if self._weights is not None:
+            self._warn_if_poor(self._weights, self._estimates_use(), stacklevel=3 + depth)
+            if self.weighted if weighted is None else weighted:
+                return self._weights.values
+        return np.full(self.num_draws, 1 / self.num_draws)
+
+    def _matrix(self, entries: np.ndarray) -> np.ndarray:
+        return entries[..., self._free.position]
+
+    def _table(self, level: float, threshold: float, weighted: bool | None) -> pd.DataFrame:
+        (low, high), threshold = _tails(level), _check_threshold(threshold)
+        w, sample, names = self._use(weighted, depth=2), self._sample, np.array(self.names, dtype=object)
+        lower, median, upper = sample.quantile([low, 0.5, high], w)
+        pairs = {
+            "p_positive": sample.sign_probability(w),
+            "edge_probability": sample.edge_probability(threshold, w),
+            "association": sample.association(w),
+        }
+        columns = {
+            "row": names[self.query[self._free.row]],
+            "column": names[self._free.column],
+            "mean": sample.mean(w),
+            "sd": sample.sd(w),
+            "median": median,
+            "lower": lower,
+            "upper": upper,
+            "edge": sample.excludes_zero(lower, upper),
+        } | {label: np.where(self._free.diagonal, np.nan, values) for label, values in pairs.items()}
+        table = pd.DataFrame(columns)
+        use = self.weighted if weighted is None else weighted
+        table.attrs = {"level": float(level), "threshold": threshold, "weighted": bool(use), "message": self._message()}
+        return table
+
+    # ----------------------------------------------------------------------------------------------------------- words
+    def _warn_if_poor(self, weights: ImportanceWeights, consequence: str, stacklevel: int) -> None:
+        if self._warned or not weights.poor:
+            return
+        self._warned = True
+        message = (
+            f"The fitted distribution is a poor stand-in for the posterior{self._where()}: {weights}. {consequence} "
+            "To do better, fit with more steps or a narrower range of λ and q, refine the draws, or use the exact "
+            "sampler ggmflow.gibbs.sample."
+        )
+        warnings.warn(message, PoorFitWarning, stacklevel=stacklevel)
+
+    def _estimates_use(self) -> str:
+        return f"Estimates use {'importance weights' if self.weighted else 'plain draws, all of equal weight'}."
+
+    def _message(self) -> str:
+        if self._weights is None:
+            return "The draws are exact, all of equal weight."
+        return f"{'Poor' if self._weights.poor else 'Good'} fit: {self._weights}. {self._estimates_use()}"
+
+    def _status(self) -> str:
+        # Looking at an object should not draw: that can take seconds.
+        return self._message() if "_drawn" in self.__dict__ else f"{self.num_draws} draws at first use."
+
+    def _where(self) -> str:
+        condition = {"λ": self.lam, "q": self.q, "T": self.temperature}
+        known = ", ".join(f"{symbol} = {value:g}" for symbol, value in condition.items() if value is not None)
+        return f" at {known}" if known else ""
+
+    def _about(self) -> str:
+        s, d = len(self.query), len(self.names)
+        shown = ", ".join(self.names[k] for k in self.query[:4]) + (", …" if s > 4 else "")
+        size = f"{d} variables" if s == d else f"the Markov blanket of {s} among {d} variables"
+        return f"{size} ({shown}){self._where()}"
+
+
+def _check_query(query: ArrayLike, n_features: int) -> Int[np.ndarray, " s"]:
+    positions = np.array(query)
+    if positions.ndim != 1 or not positions.size or positions.dtype.kind not in "iu":
+        raise ValueError(f"query must be a vector of column positions, got {query!r}")
+    if len(np.unique(positions)) < positions.size or positions.min() < 0 or positions.max() >= n_features:
+        raise ValueError(f"query must hold different positions from 0 to {n_features - 1}, got {positions}")
+    return positions.astype(np.intp)
+
+
+def _check_count(num_draws: object) -> int:
+    if isinstance(num_draws, bool) or not isinstance(num_draws, Integral) or num_draws < 1:
+        raise ValueError(f"num_draws must be a whole number, at least 1, got {num_draws!r}")
+    return int(num_draws)
+
+
+def _tails(level: float) -> tuple[float, float]:
+    if not isinstance(level, Real) or not 0 < float(level) < 1:
+        raise ValueError(f"level must be a number between 0 and 1, such as 0.9, got {level!r}")
+    return (1 - float(level)) / 2, (1 + float(level)) / 2
+
+
+def _check_threshold(threshold: float) -> float:
+    if isinstance(threshold, bool) or not isinstance(threshold, Real) or not 0 <= float(threshold) < np.inf:
+        raise ValueError(f"threshold must be a number, zero or positive, got {threshold!r}")
+    return float(threshold)

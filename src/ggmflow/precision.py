@@ -1,0 +1,122 @@
+"""Functions of precision matrices, or of some rows of them, whatever made the numbers.
+
+    partial correlation of i and j = −ω_ij / √(ω_ii ω_jj)
+
+Rows [Ω₁₁ Ω₁₂] of a query are s×d: rows in the order the query was asked, columns in the order of the data. Row a
+belongs to column query[a], so the square block Ω₁₁ is `rows[:, query]`.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from numpy.typing import ArrayLike
+
+# Asymmetry up to this, relative to √(ω_ii ω_jj), passes as float32 rounding.
+_ROUNDING = 1e-5
+
+
+def partial_correlation(precision: Float[np.ndarray, "*draws d d"]) -> Float[np.ndarray, "*draws d d"]:
+    """−ω_ij/√(ω_ii ω_jj), with ones on the diagonal."""
+    scale = 1 / np.sqrt(np.diagonal(precision, axis1=-2, axis2=-1))
+    out = -precision * scale[..., :, None] * scale[..., None, :]
+    index = np.arange(precision.shape[-1])
+    out[..., index, index] = 1.0
+    return out
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FreeEntries:
+    """Where the D free entries of the rows [Ω₁₁ Ω₁₂] stand: Ω₁₁ is symmetric and shows its off-diagonal twice.
+
+    Attributes
+    ----------
+    row, column : (D,) arrays
+        Row by row; an entry that appears twice is taken where it appears first. The upper triangle, for a full matrix.
+    position : (s, d) array
+        The other way: `entries[position]` are the rows.
+    diagonal : (D,) array of bool
+        The entries ω_ii.
+    inside : (D,) array of bool
+        Entries of Ω₁₁: the column, too, belongs to the query.
+    own : (s,) array
+        Position of each row's ω_ii among the free entries.
+    partner : (D,) array
+        Row of the entry's other variable, whose ω_jj is then known; outside Ω₁₁ it has none, and it is `row` again.
+    """
+
+    row: Int[np.ndarray, " D"]
+    column: Int[np.ndarray, " D"]
+    position: Int[np.ndarray, "s d"]
+    diagonal: Bool[np.ndarray, " D"]
+    inside: Bool[np.ndarray, " D"]
+    own: Int[np.ndarray, " s"]
+    partner: Int[np.ndarray, " D"]
+
+
+def free_entries(query: Int[np.ndarray, " s"], n_features: int) -> FreeEntries:
+    """Find the free entries of the rows that belong to the columns `query`.
+
+    Examples
+    --------
+    >>> free = free_entries(np.array([2, 0]), 3)
+    >>> list(zip(free.row.tolist(), free.column.tolist()))
+    [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+    >>> free.position
+    array([[0, 1, 2],
+           [3, 4, 0]])
+    """
+    s = len(query)
+    rank = np.full(n_features, s)  # row of a column's variable; columns outside the query come after all rows
+    rank[query] = np.arange(s)
+    row, column = np.nonzero(rank >= np.arange(s)[:, None])
+    position = np.empty((s, n_features), np.intp)
+    position[row, column] = np.arange(len(row))
+    inside = rank[column] < s
+    position[rank[column[inside]], query[row[inside]]] = np.flatnonzero(inside)
+    own, partner = position[np.arange(s), query], np.where(inside, rank[column], row)
+    return FreeEntries(row, column, position, rank[column] == row, inside, own, partner)
+
+
+def check_rows(
+    precision: ArrayLike, query: Int[np.ndarray, " s"], n_features: int
+) -> tuple[Float[np.ndarray, "k s d"], bool]:
+    """Refuse what cannot be the query's rows of a precision matrix.
+
+    Parameters
+    ----------
+    precision : (s, d) or (k, s, d) array-like
+    query
+        Column to which each row belongs.
+    n_features
+        d.
+
+    Returns
+    -------
+    rows : (k, s, d) array
+    single : bool
+        Whether one matrix was given, without the leading axis.
+    """
+    shape = (len(query), n_features)
+    rows = np.asarray(precision)
+    if rows.dtype.kind not in "iuf":
+        raise ValueError(f"precision must hold real numbers, not {rows.dtype}.")
+    if rows.ndim not in (2, 3) or rows.shape[-2:] != shape:
+        expected = f"{shape} or (k, {shape[0]}, {shape[1]})"
+        raise ValueError(f"precision must have shape {expected}; it has {rows.shape}.")
+    rows, single = rows.astype(np.float64).reshape(-1, *shape), rows.ndim == 2
+    if not np.all(np.isfinite(rows)):
+        raise ValueError("precision must be finite; it holds NaN or infinite entries.")
+    block = rows[:, :, query]
+    diagonal = np.diagonal(block, axis1=-2, axis2=-1)
+    if np.any(diagonal <= 0):
+        raise ValueError("precision must be positive definite; it has a diagonal entry that is not positive.")
+    # Unit diagonal, so that both checks mean the same for variables of any scale.
+    unit = block / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :])
+    if np.any(np.abs(unit - np.swapaxes(unit, -1, -2)) > _ROUNDING):
+        raise ValueError("precision must be symmetric: the entries of a pair of query variables differ.")
+    if np.any(np.linalg.eigvalsh(unit) <= 0):
+        raise ValueError("precision must be positive definite; it has an eigenvalue that is not positive.")
+    return rows, single

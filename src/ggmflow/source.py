@@ -1,0 +1,82 @@
+"""What a distribution over precision matrices offers so that a posterior can be read from it: Ω ~ q, log q, log p̃.
+
+Flow, exact chains and mixtures over (λ, q) are sources. A room that makes draws imports from here and needs to know
+nothing of what is done with them.
+"""
+
+from typing import NamedTuple, Protocol
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from ggmflow.precision import FreeEntries
+
+RandomState = int | np.random.Generator | np.random.RandomState | None
+
+_CHUNK = 2**25  # numbers asked of a source at once
+
+
+class Draws(NamedTuple):
+    """What a source gives: independent draws with their densities, as NumPy arrays in float64.
+
+    Attributes
+    ----------
+    precision : (N, s, d) array
+        Rows [Ω₁₁ Ω₁₂] in the working scale: rows in the order of the query, columns in the order of the data.
+    log_prob : (N,) array or None
+        Normalized log density of the distribution drawn from, with respect to Lebesgue measure on the free entries.
+    log_target : (N,) array or None
+        Log posterior up to a constant, with respect to the same measure. None: the draws are exact.
+    """
+
+    precision: Float[np.ndarray, "N s d"]
+    log_prob: Float[np.ndarray, " N"] | None
+    log_target: Float[np.ndarray, " N"] | None
+
+
+class Source(Protocol):
+    """A distribution over rows of a precision matrix that can be drawn from."""
+
+    def sample(self, key: Key[Array, ""], num_draws: int) -> Draws:
+        """Draw `num_draws` times; the same key gives the same draws."""
+        ...
+
+    def log_prob(self, precision: Float[np.ndarray, "k s d"]) -> Float[np.ndarray, " k"]:
+        """Normalized log density with respect to Lebesgue measure on the free entries of Ω."""
+        ...
+
+
+def draw_entries(
+    source: Source, key: Key[Array, ""], num_draws: int, free: FreeEntries
+) -> tuple[Float[np.ndarray, "D N"], Float[np.ndarray, " N"] | None]:
+    """Draw and keep only the free entries; the whole matrices of all draws never exist at once.
+
+    Returns
+    -------
+    entries : (D, N) array
+    log_ratio : (N,) array or None
+        log p̃ − log q; None for exact draws.
+    """
+    s, d = free.position.shape
+    num_chunks = -(-num_draws // max(1, _CHUNK // (s * d)))
+    size = -(-num_draws // num_chunks)  # the same for all chunks, so that a source compiles once
+    entries, log_ratio = np.empty((len(free.row), num_chunks * size)), []
+    for c in range(num_chunks):
+        draws = source.sample(jax.random.fold_in(key, c), size)
+        rows = np.asarray(draws.precision)
+        if rows.shape != (size, s, d):
+            raise ValueError(f"The source gave draws of shape {rows.shape} instead of {(size, s, d)}.")
+        if bad := int(np.sum(~np.isfinite(rows).all(axis=(1, 2)))):
+            raise ValueError(f"{bad} of {size} draws hold NaN or infinite entries. Fit again, or use a larger λ.")
+        entries[:, c * size : (c + 1) * size] = rows[:, free.row, free.column].T
+        if draws.log_target is not None:
+            log_ratio.append(np.asarray(draws.log_target, np.float64) - np.asarray(draws.log_prob, np.float64))
+    return entries[:, :num_draws], np.concatenate(log_ratio)[:num_draws] if log_ratio else None
+
+
+def as_key(random_state: RandomState) -> Key[Array, ""]:
+    """A JAX key from an int, a numpy Generator or RandomState (which it advances), or None for a new one every time."""
+    if isinstance(random_state, np.random.RandomState):
+        return jax.random.key(random_state.randint(2**31 - 1))
+    return jax.random.key(int(np.random.default_rng(random_state).integers(2**31)))

@@ -1,0 +1,307 @@
+"""Training: one flow for a continuum of conditions (λ, q, T), by stochastic gradients of the reverse KL divergence.
+
+    θ ← θ − η_i Adam(∇ mean_c E_z[log q_θ − log p̃]),      η_i = η₀ (0.01 + 0.99 (1 + cos πi/N)/2)
+
+Steps run in compiled chunks without looking at the host. The last iteration of a chunk trains nothing: it evaluates the
+averaged weights on a fixed grid of conditions with fixed noise, which decides about the best weights and early stopping.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+from paramax import NonTrainable
+
+from ggmflow import io
+from ggmflow.flow.build import MatrixFlow, flow_loss
+
+CHUNK = 25  # steps between two looks at the host
+_SECONDS_BETWEEN_CHECKPOINTS = 10.0
+_AVERAGE = 0.98  # decay of the averaged weights, a few chunks of memory
+_CLIP = 10.0  # on the norm of the gradient, in nats
+
+
+class Settings(NamedTuple):
+    """How to train.
+
+    Attributes
+    ----------
+    steps
+        Number of gradient steps, rounded up to whole chunks.
+    num_conditions, num_draws
+        Conditions per step and draws for each.
+    learning_rate
+        η₀.
+    cooling
+        None: temperatures are drawn with the other conditions, half of them at the highest. (T₀, T_n, stages): every
+        step of a stage has the same temperature, as published.
+    patience
+        Stop when the held-out ELBO has not risen for this share of the steps.
+    """
+
+    steps: int
+    num_conditions: int = 32
+    num_draws: int = 4
+    learning_rate: float = 5e-3
+    cooling: tuple[float, float, int] | None = None
+    patience: float = 0.4
+
+
+class State(NamedTuple):
+    """Everything a resumed run needs to continue as if it had never stopped."""
+
+    weights: Any
+    average: Any
+    optimizer: Any
+    step: Array
+    skipped: Array
+
+
+class Report(NamedTuple):
+    """What progress bars and histories see after each chunk.
+
+    Attributes
+    ----------
+    step, steps
+        Steps done and planned.
+    elbo
+        Held-out ELBO, mean over the grid of conditions, in nats; unnormalized target.
+    ess
+        Relative effective sample size to expect, exp(−variance of log p̃ − log q) within conditions.
+    skipped
+        Steps left out so far because their gradient was not finite.
+    """
+
+    step: int
+    steps: int
+    elbo: float
+    ess: float
+    skipped: int
+
+
+class Trained(NamedTuple):
+    """A trained flow and how it got there.
+
+    Attributes
+    ----------
+    flow
+        The flow with the best held-out ELBO.
+    snapshots
+        With cooling: temperature → flow at the end of that stage.
+    history
+        A report per chunk.
+    status
+        "finished", "stopped early" or "interrupted".
+    """
+
+    flow: MatrixFlow
+    snapshots: dict[float, MatrixFlow]
+    history: list[Report]
+    status: str
+
+
+def train(
+    flow: MatrixFlow,
+    key: PRNGKeyArray,
+    low: Float[np.ndarray, " 3"],
+    high: Float[np.ndarray, " 3"],
+    settings: Settings,
+    *,
+    report: Callable[[Report], None] | None = None,
+    checkpoint: Path | None = None,
+    snapshot_at: tuple[float, ...] = (),
+) -> Trained:
+    """Train a flow.
+
+    Parameters
+    ----------
+    flow
+        An untrained flow.
+    key
+        Decides every condition and draw; the same key, the same result.
+    low, high
+        Range of [log λ, q, log T].
+    settings
+        How to train.
+    report
+        Called after each chunk.
+    checkpoint
+        A file written about every minute's worth of chunks. If it exists, training resumes from it, bit by bit as if it
+        had never stopped; it must come from the same data and settings.
+    snapshot_at
+        With cooling, temperatures whose flows are kept.
+
+    Returns
+    -------
+    Trained
+        A keyboard interrupt ends training and keeps the best flow so far, with status "interrupted".
+    """
+    weights, frozen = eqx.partition(flow, eqx.is_inexact_array, is_leaf=lambda leaf: isinstance(leaf, NonTrainable))
+    num_chunks = -(-settings.steps // CHUNK)
+    state = State(weights, weights, _optimizer().init(weights), jnp.array(0), jnp.array(0))
+    # Buffers are donated to each chunk: none of them may be shared.
+    state = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), state)
+    best, best_elbo, best_chunk = state.average, float("-inf"), 0
+    best = jax.tree.map(jnp.copy, best)
+    history: list[Report] = []
+    snapshots: dict[float, MatrixFlow] = {}
+    identity = _identity(key, low, high, settings, flow)
+    if checkpoint is not None and checkpoint.exists():
+        (state, best), history, (best_elbo, best_chunk) = _load_checkpoint(checkpoint, identity, (state, best))
+    saved = time.monotonic()
+    held_out = jnp.asarray(condition_grid(settings.num_conditions, low, high))
+    numbers = (jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32), jnp.float32(num_chunks * CHUNK))
+    status = "finished"
+    for chunk in range(int(state.step) // CHUNK, num_chunks):
+        temperature = _stage(settings.cooling, chunk, num_chunks)
+        try:
+            state, log_ratio = _run_chunk(
+                (frozen, key, held_out, *numbers, None if temperature is None else jnp.float32(np.log(temperature))),
+                state,
+                settings.num_conditions,
+                settings.num_draws,
+                settings.learning_rate,
+            )
+            log_ratio = np.asarray(log_ratio, float)  # waits for the chunk
+        except KeyboardInterrupt:
+            status = "interrupted"
+            break
+        elbo, ess = -float(np.mean(log_ratio)), float(np.exp(-np.mean(np.var(log_ratio, axis=1, ddof=1))))
+        history.append(Report((chunk + 1) * CHUNK, num_chunks * CHUNK, elbo, ess, int(state.skipped)))
+        # While the temperature falls, ELBOs are not comparable: the last weights count.
+        if elbo > best_elbo or temperature is not None:
+            best, best_elbo, best_chunk = jax.tree.map(jnp.copy, state.average), elbo, chunk + 1
+        for wanted in snapshot_at:
+            if temperature is not None and temperature >= wanted * (1 - 1e-6):
+                snapshots[wanted] = eqx.combine(best, frozen)
+        if report is not None:
+            report(history[-1])
+        if checkpoint is not None and time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS:
+            _save_checkpoint(checkpoint, identity, (state, best), history, (best_elbo, best_chunk))
+            saved = time.monotonic()
+        if temperature is None and chunk + 1 - best_chunk > settings.patience * num_chunks:
+            status = "stopped early"
+            break
+    if not history:
+        raise KeyboardInterrupt  # nothing was learned yet: there is no model to keep
+    return Trained(eqx.combine(best, frozen), snapshots, history, status)
+
+
+@eqx.filter_jit(donate="all-except-first")
+def _run_chunk(fixed, state: State, num_conditions: int, num_draws: int, learning_rate: float):
+    """CHUNK steps and one evaluation; returns the new state and log q − log p̃ of the evaluation, (c, m)."""
+    frozen, key, held_out, low, high, steps, log_temperature = fixed
+    optimizer = _optimizer()
+
+    def loss(weights, key, conditions):
+        return flow_loss(eqx.combine(weights, frozen), key, conditions, num_draws)
+
+    def step(state: State, evaluate):
+        # One body for both, so that drawing and differentiating are compiled once.
+        step_key = jax.random.fold_in(key, jnp.where(evaluate, 0, state.step + 1))
+        condition_key, noise_key = jax.random.split(step_key)
+        conditions = draw_conditions(condition_key, num_conditions, low, high, log_temperature)
+        grid = held_out if log_temperature is None else held_out.at[:, 2].set(log_temperature)
+        conditions = jnp.where(evaluate, grid, conditions)
+        weights = jax.tree.map(lambda a, b: jnp.where(evaluate, a, b), state.average, state.weights)
+        gradient, log_ratio = jax.grad(loss, has_aux=True)(weights, noise_key, conditions)
+        norm = optax.global_norm(gradient)
+        usable = jnp.isfinite(norm)
+        gradient = jax.tree.map(lambda leaf: leaf * jnp.minimum(1.0, _CLIP / (norm + 1e-6)), gradient)
+        updates, optimizer_state = optimizer.update(gradient, state.optimizer)
+        rate = learning_rate * (0.01 + 0.495 * (1 + jnp.cos(jnp.pi * state.step.astype(jnp.float32) / steps)))
+        moved = jax.tree.map(lambda leaf, update: leaf - rate * update, state.weights, updates)
+        average = jax.tree.map(lambda a, b: _AVERAGE * a + (1 - _AVERAGE) * b, state.average, moved)
+        after = State(moved, average, optimizer_state, state.step, state.skipped)
+        # A step whose gradient is not finite changes nothing but is counted.
+        kept = jax.tree.map(lambda a, b: jnp.where(usable & ~evaluate, a, b), after, state)
+        trained = jnp.where(evaluate, 0, 1)
+        kept = kept._replace(step=state.step + trained, skipped=state.skipped + trained * jnp.where(usable, 0, 1))
+        return kept, jnp.where(evaluate, log_ratio, 0.0)
+
+    evaluate = jnp.arange(CHUNK + 1) == CHUNK
+    state, log_ratios = jax.lax.scan(step, state, evaluate)
+    return state, log_ratios[-1]
+
+
+def _optimizer() -> optax.GradientTransformation:
+    return optax.scale_by_adam(b2=0.99)
+
+
+def draw_conditions(
+    key: PRNGKeyArray,
+    num: int,
+    low: Float[Array, " 3"],
+    high: Float[Array, " 3"],
+    log_temperature: Float[Array, ""] | None = None,
+) -> Float[Array, "c 3"]:
+    """Random [log λ, q, log T]: one in each of `num` equal strata of log λ and of q, in random pairs.
+
+    Half of the temperatures are the highest, where the posterior is; the others are uniform in log T.
+    """
+    key_order, key_shift = jax.random.split(key)
+    order = jax.vmap(lambda key: jax.random.permutation(key, num), out_axes=1)(jax.random.split(key_order, 3))
+    uniform = (order.astype(jnp.float32) + jax.random.uniform(key_shift, (num, 3))) / num
+    if log_temperature is not None:
+        return (low + uniform * (high - low)).at[:, 2].set(log_temperature)
+    uniform = uniform.at[:, 2].set(jnp.minimum(2 * uniform[:, 2], 1.0))
+    return low + uniform * (high - low)
+
+
+def condition_grid(num: int, low: Float[np.ndarray, " 3"], high: Float[np.ndarray, " 3"]) -> np.ndarray:
+    """`num` fixed, evenly spread [log λ, q, log T], half of them at the highest temperature."""
+    # Multiples of the powers of 1/ρ, ρ³ = ρ + 1, modulo 1, fill the cube evenly.
+    root = 1.3247179572447460
+    unit = (0.5 + np.arange(1, num + 1)[:, None] / root ** np.arange(1, 4)) % 1
+    unit[:, 2] = np.minimum(2 * unit[:, 2], 1.0)
+    return (np.asarray(low) + unit * (np.asarray(high) - np.asarray(low))).astype(np.float32)
+
+
+def _stage(cooling: tuple[float, float, int] | None, chunk: int, num_chunks: int) -> float | None:
+    """T_i = T₀ (T_n/T₀)^{i/n}, constant within a stage."""
+    if cooling is None:
+        return None
+    start, end, stages = cooling
+    stages = min(stages, num_chunks - 1) or 1
+    stage = min(chunk * (stages + 1) // num_chunks, stages)
+    return float(start * (end / start) ** (stage / stages))
+
+
+def _identity(
+    key: PRNGKeyArray, low: np.ndarray, high: np.ndarray, settings: Settings, flow: MatrixFlow
+) -> dict[str, Any]:
+    """What must agree between a checkpoint and the run that resumes it."""
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(eqx.filter((flow, jax.random.key_data(key)), eqx.is_array)):
+        digest.update(np.asarray(leaf).tobytes())
+    return {"run": digest.hexdigest(), "low": list(low), "high": list(high), "settings": list(settings)}
+
+
+def _save_checkpoint(path: Path, identity: dict[str, Any], progress: tuple[State, Any], history, best) -> None:
+    """Write everything `train` carries from chunk to chunk."""
+    arrays = {f"leaf{k}": np.asarray(leaf) for k, leaf in enumerate(jax.tree.leaves(progress))}
+    header = {"kind": "checkpoint", "identity": identity, "history": [list(row) for row in history], "best": list(best)}
+    io.write(path, header, arrays)
+
+
+def _load_checkpoint(path: Path, identity: dict[str, Any], progress: tuple[State, Any]):
+    """Read what `_save_checkpoint` wrote; refuses a checkpoint of another run."""
+    header, arrays = io.read(path)
+    # Tuples come back from JSON as lists.
+    if header.get("kind") != "checkpoint" or header["identity"] != json.loads(json.dumps(identity)):
+        raise ValueError(
+            f"{path} is no checkpoint of this fit: data, settings or random_state differ. "
+            "Delete it to start anew, or fit with what it was written with"
+        )
+    leaves, structure = jax.tree.flatten(progress)
+    new = [jnp.asarray(arrays[f"leaf{k}"], leaf.dtype) for k, leaf in enumerate(leaves)]
+    return jax.tree.unflatten(structure, new), [Report(*row) for row in header["history"]], tuple(header["best"])

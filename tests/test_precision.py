@@ -1,0 +1,69 @@
+"""Partial correlations by their definition; free entries by brute force; bad matrices by their messages."""
+
+import numpy as np
+import pytest
+
+from ggmflow.precision import check_rows, free_entries, partial_correlation
+
+OMEGA = np.array([[2.0, -0.5, 0.0], [-0.5, 1.0, 0.3], [0.0, 0.3, 1.5]])
+
+
+def test_partial_correlation_is_the_correlation_of_residuals():
+    """Against its definition: correlation of what is left of i and j after regression on the others."""
+    cov = np.linalg.inv(OMEGA)
+    for i, j, k in [(0, 1, 2), (0, 2, 1), (1, 2, 0)]:
+        pair = np.ix_([i, j], [i, j])
+        residual = cov[pair] - np.outer(cov[[i, j], k], cov[k, [i, j]]) / cov[k, k]
+        expected = residual[0, 1] / np.sqrt(residual[0, 0] * residual[1, 1])
+        assert partial_correlation(OMEGA)[i, j] == pytest.approx(expected)
+    assert partial_correlation(np.stack([OMEGA] * 2)).shape == (2, 3, 3)
+
+
+@pytest.mark.parametrize("query", [[0, 1, 2, 3, 4], [3, 0, 4, 1, 2], [4, 1], [2], [0, 1, 2]])
+def test_free_entries_name_each_entry_once_and_rebuild_the_rows(query, rng):
+    query, d = np.array(query), 5
+    s = len(query)
+    free = free_entries(query, d)
+    M = rng.normal(size=(d, d))
+    M = M + M.T  # all different, so an entry is known by its value
+    rows = M[query]
+    entries = rows[free.row, free.column]
+    assert len(entries) == len(np.unique(entries)) == len(np.unique(rows)) == s * d - s * (s - 1) // 2
+    np.testing.assert_array_equal(entries[free.position], rows)
+    np.testing.assert_array_equal(entries[free.own], np.diag(M)[query])
+    np.testing.assert_array_equal(free.diagonal, query[free.row] == free.column)
+    np.testing.assert_array_equal(free.inside, np.isin(free.column, query))
+    np.testing.assert_array_equal(query[free.partner[free.inside]], free.column[free.inside])
+    np.testing.assert_array_equal(free.partner[~free.inside], free.row[~free.inside])
+    if query.tolist() == list(range(d)):
+        np.testing.assert_array_equal([free.row, free.column], np.triu_indices(d))
+
+
+def test_check_rows_takes_one_or_many():
+    rows, single = check_rows(OMEGA[[2, 0]].tolist(), np.array([2, 0]), 3)
+    assert rows.shape == (1, 2, 3) and single
+    rows, single = check_rows(np.stack([OMEGA, OMEGA]).astype(np.float32), np.arange(3), 3)
+    assert rows.shape == (2, 3, 3) and rows.dtype == np.float64 and not single
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: rows[:1], r"shape \(2, 3\) or \(k, 2, 3\); it has \(1, 3\)"),
+        (lambda rows: rows[None, None], "shape"),
+        (lambda rows: rows.astype(str), "real numbers"),
+        (lambda rows: rows + 1j, "real numbers"),
+        (lambda rows: np.where(rows == 0.3, np.nan, rows), "finite"),
+        (lambda rows: rows - 2 * np.eye(3)[[2, 0]], "diagonal entry that is not positive"),
+        (lambda rows: rows + np.array([[1.0, 0, 0], [0, 0, 0]]), "symmetric"),
+        (lambda rows: rows + np.array([[3.0, 0, 0], [0, 0, 3.0]]), "eigenvalue"),
+    ],
+)
+def test_what_cannot_be_a_precision_matrix_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        check_rows(change(OMEGA[[2, 0]]), np.array([2, 0]), 3)
+
+
+def test_a_block_may_be_asymmetric_outside_the_query():
+    """Only Ω₁₁ must be symmetric and positive definite; Ω₁₂ may be anything."""
+    check_rows(np.array([[1.0, 50.0, 0.2], [0.2, -3.0, 1.0]]), np.array([0, 2]), 3)
