@@ -2,6 +2,8 @@
 
 from ggmflow import baselines, gibbs, plot, simulate, target
 from ggmflow.data import Scatter
+from ggmflow.estimator import GraphicalFlow
+from ggmflow.posterior import PoorFitWarning, Posterior
 
 __version__ = "0.1.0"
 
@@ -10,6 +12,9 @@ __all__ = [
     "Scatter",
     "simulate",
     # the posterior
+    "GraphicalFlow",
+    "Posterior",
+    "PoorFitWarning",
     "target",
     "gibbs",
     # other estimators

@@ -226,7 +226,7 @@ class Scatter:
         Parameters
         ----------
         X : (n, d) array-like, pandas or polars DataFrame, or path
-            Complete rows, two or more. Tables and files must have columns of the same names, in any order; the
+            Complete rows. Tables and files must have columns of the same names, in any order; the
             columns of an array are taken in order.
 
         Returns
@@ -234,7 +234,7 @@ class Scatter:
         (n, d) ndarray
             Columns in the order of `names`. After `from_covariance` the mean is zero, so X should be centred.
         """
-        values, labels, where = read_table(X, None)
+        values, labels, where = read_table(X, None, min_rows=1)
         if hasattr(X, "columns") or isinstance(X, str | os.PathLike):
             values = values[:, self._columns(labels)]
         elif len(labels) != self.n_features:

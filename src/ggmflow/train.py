@@ -51,7 +51,7 @@ class Settings(NamedTuple):
     steps: int
     num_conditions: int = 32
     num_draws: int = 4
-    learning_rate: float = 5e-3
+    learning_rate: float = 1e-2
     cooling: tuple[float, float, int] | None = None
     patience: float = 0.4
 

@@ -120,7 +120,7 @@ class StructuredColumns(AbstractBijection):
     ):
         scatter, low, high = (jnp.asarray(value, jnp.float32) for value in (scatter, low, high))
         d, s = len(scatter), n_query
-        self.learned = _initial(key, d, s, embedding, hidden)
+        self.learned = _initial(key, d, s, embedding, hidden, cold=bool(high[2] > low[2]))
         self.scatter = NonTrainable(scatter)
         self.n_samples = NonTrainable(jnp.asarray(n_samples, jnp.float32))
         self.center = NonTrainable((low + high) / 2)
@@ -159,18 +159,19 @@ class StructuredColumns(AbstractBijection):
         return jax.tree.map(lambda leaf: jnp.repeat(leaf, num_draws, axis=-1), stacked)
 
 
-def _initial(key: PRNGKeyArray, d: int, s: int, embedding: int, hidden: int) -> Learned:
+def _initial(key: PRNGKeyArray, d: int, s: int, embedding: int, hidden: int, cold: bool) -> Learned:
     key_1, key_2 = jax.random.split(key)
-    # A basis of four lets the learned leanings follow the condition; for many entries one must do for all.
-    R = 4 if s * d * d <= 40_000 else 1
+    E = 2 * embedding if cold else embedding
+    # A whole basis lets the learned leanings follow the condition; for many entries one number must do for all.
+    R = (8 if cold else 4) if s * d * d <= 40_000 else 1
     return Learned(
         embed_1=jax.random.normal(key_1, (hidden, 3)) / np.sqrt(2.0).astype(np.float32),
         bias_1=jnp.zeros(hidden),
         embed_2=jax.random.normal(key_2, (embedding - 3, hidden)) / np.sqrt(hidden).astype(np.float32),
         bias_2=jnp.zeros(embedding - 3),
-        correction=jnp.zeros((NUM_CORRECTIONS, d, s, embedding)),
+        correction=jnp.zeros((NUM_CORRECTIONS, d, s, E)),
         correction_0=jnp.zeros((NUM_CORRECTIONS, d, s)),
-        ridge=jnp.zeros((d, embedding)),
+        ridge=jnp.zeros((d, E)),
         ridge_0=jnp.zeros(d),
         from_fill=Parameterize(_mask_fill, jnp.zeros((s, d, R, d))),
         from_above=Parameterize(_mask_above, jnp.zeros((s, d, R, d))),
@@ -184,7 +185,12 @@ def _geometry(flow: StructuredColumns, condition: Float[Array, " 3"]) -> Geometr
     scaled = (condition - flow.center) / flow.half_range
     hidden = jnp.tanh(learned.embed_1 @ scaled + learned.bias_1)
     embedding = jnp.concatenate([jnp.tanh(learned.embed_2 @ hidden + learned.bias_2), scaled])
-    basis = jnp.concatenate([jnp.ones(1, scaled.dtype), scaled])[: learned.from_fill.shape[2]]
+    basis = jnp.concatenate([jnp.ones(1, scaled.dtype), scaled])
+    if learned.ridge.shape[1] > len(embedding):
+        # Warm and cold corrections are learned apart, so that the many cold conditions leave T = 1 alone.
+        warm = jnp.exp(0.5 * (condition[2] - flow.center[2] - flow.half_range[2]))
+        embedding, basis = (jnp.concatenate([warm * part, (1 - warm) * part]) for part in (embedding, basis))
+    basis = basis[: learned.from_fill.shape[2]]
     # ρ starts where it matches the variance of exp(−½x² − κx^q), so that Ψ is right for a typical shrunken entry.
     diagonal = jnp.diagonal(S) + lam
     ell = jnp.sqrt(0.8 * jnp.mean((n + d + 1) / diagonal))

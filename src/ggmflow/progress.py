@@ -1,0 +1,46 @@
+"""A live line while a flow trains: step, ELBO, effective sample size, time left."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from ggmflow.train import Report
+
+
+@contextmanager
+def training_bar(show: bool, console: Console | None = None) -> Iterator[Callable[[Report], None] | None]:
+    """A function to call with every report, or None if nothing is to be shown.
+
+    Parameters
+    ----------
+    show
+        Whether to show anything.
+    console
+        Where; default standard error, so that piped output stays clean.
+    """
+    if not show:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[numbers]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(elapsed_when_finished=False),
+    )
+    with Progress(*columns, console=console or Console(stderr=True)) as progress:
+        task = progress.add_task("compiling", total=None, numbers="")
+
+        def show_report(report: Report) -> None:
+            numbers = f"ELBO {report.elbo:.2f}  ESS {report.ess:.0%}"
+            if report.skipped:
+                numbers += f"  skipped {report.skipped}"
+            progress.update(
+                task, description="training ", completed=report.step, total=report.steps, numbers=numbers
+            )
+
+        yield show_report

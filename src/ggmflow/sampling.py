@@ -1,0 +1,83 @@
+"""A trained flow at one condition as a source of draws: Ω ~ q(· | λ, q, T), rows and columns in the order of the data."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from ggmflow.cache import compilation_cache_enabled
+from ggmflow.flow.build import MatrixFlow, draw, log_prob
+from ggmflow.source import Draws
+from ggmflow.target import entry_indices
+
+_draw = eqx.filter_jit(draw)
+_log_prob = eqx.filter_jit(log_prob)
+
+_WORKERS = 2  # chunks at once; a chunk alone does not keep two cores busy
+
+
+class FlowSource(NamedTuple):
+    """A trained flow at one condition.
+
+    Attributes
+    ----------
+    flow
+        The flow; its variables are those of the data in another order, query variables first.
+    condition
+        [log λ, q, log T].
+    order : (d,) array
+        Variable k of the flow is column order[k] of the data.
+    """
+
+    flow: MatrixFlow
+    condition: Float[np.ndarray, " 3"]
+    order: Int[np.ndarray, " d"]
+
+    def sample(self, key: Key[Array, ""], num_draws: int) -> Draws:
+        """Independent draws with their densities."""
+        entries, log_q, log_p = self.entries(key, num_draws)
+        return Draws(self._to_rows(entries), log_q.astype(float), log_p.astype(float))
+
+    def entries(self, key: Key[Array, ""], num_draws: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Free entries (N, D) in the flow's order, log q and log p̃; chunks of one size, so that one program serves."""
+        size = chunk_size(self.flow.n_entries)
+        count = -(-num_draws // size)
+        condition = jnp.asarray(self.condition, jnp.float32)
+
+        def chunk(k: int):
+            return jax.tree.map(np.asarray, _draw(self.flow, jax.random.fold_in(key, k), condition, size))
+
+        with compilation_cache_enabled(), ThreadPoolExecutor(_WORKERS) as pool:
+            first = chunk(0)  # compiles, before threads would do so twice
+            parts = [first, *pool.map(chunk, range(1, count))]
+        entries, log_q, log_p = (np.concatenate(part)[:num_draws] for part in zip(*parts, strict=True))
+        return entries, log_q, log_p
+
+    def log_prob(self, precision: Float[np.ndarray, "k s d"]) -> Float[np.ndarray, " k"]:
+        """Normalized log density with respect to Lebesgue measure on the free entries of Ω, through the inverse."""
+        d, s = len(self.order), self.flow.n_query
+        row, col = entry_indices(d, s)
+        # Rows of the data's matrix: without a query row i is variable i, with one it is query variable i.
+        rows = np.asarray(precision)[:, self.order if s == d else slice(None)][:, :, self.order]
+        with compilation_cache_enabled():
+            entries = jnp.asarray(rows[:, col, row], jnp.float32)
+            return np.asarray(_log_prob(self.flow, entries, jnp.asarray(self.condition, jnp.float32)), float)
+
+    def _to_rows(self, entries: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N s d"]:
+        d, s = len(self.order), self.flow.n_query
+        row, col = entry_indices(d, s)
+        at = self.order if s == d else np.arange(d)  # row of the result for variable k of the flow
+        out = np.empty((len(entries), s, d))
+        out[:, at[col], self.order[row]] = entries
+        inside = row < s
+        out[:, at[row[inside]], self.order[col[inside]]] = entries[:, inside]
+        return out
+
+
+def chunk_size(n_entries: int) -> int:
+    """Draws per call: enough to fill vector units, few enough to stay in the cache."""
+    return int(np.clip(2**20 // n_entries, 64, 1000))
