@@ -74,7 +74,7 @@ class Pool(NamedTuple):
 
     conditions: Conditions
     log_normalizer: Float[Array, " c"]
-    quantiles: Float[Array, "knots c"]
+    quantiles: Float[Array, "c knots"]
 
 
 def draw_conditions(rng: np.random.Generator, size: int) -> Conditions:
@@ -114,7 +114,7 @@ def make_pool(size: int, chunk: int = 2000) -> Pool:
         log_Z, x, cdf = integrate(Conditions(*(value[start : start + chunk] for value in conditions)))
         log_normalizer.append(log_Z)
         quantiles += [np.interp(probabilities, cdf[i], x[i]) for i in range(len(x))]
-    pool = Pool(conditions, np.concatenate(log_normalizer), np.stack(quantiles, 1))
+    pool = Pool(conditions, np.concatenate(log_normalizer), np.stack(quantiles))
     return jax.tree.map(lambda value: jnp.asarray(value, jnp.float32), pool)
 
 
@@ -134,14 +134,14 @@ def initial_network(key: PRNGKeyArray) -> Network:
     return Network(weights[0], jnp.zeros(HIDDEN), weights[1], jnp.zeros(HIDDEN), weights[2], jnp.asarray(bias))
 
 
-def apply_all(network: Network, z: Float[Array, "m c"], conditions: Conditions) -> tuple[Array, Array]:
+def apply_all(network: Network, z: Float[Array, "c m"], conditions: Conditions) -> tuple[Array, Array]:
     """`transport` of m values of noise for each of c conditions; the network runs once per condition."""
-    return _apply(z, _shape(network, *(value[None] for value in conditions)))
+    return _apply(z, _shape(network, *(value[:, None] for value in conditions)))
 
 
-def log_ratio(z: Array, x: Array, log_dx: Array, conditions: Conditions) -> Float[Array, "m c"]:
+def log_ratio(z: Array, x: Array, log_dx: Array, conditions: Conditions) -> Float[Array, "c m"]:
     """log q − log p̃ at x = τ(z)."""
-    delta, log_kappa, q = conditions
+    delta, log_kappa, q = (value[:, None] for value in conditions)
     penalty = jnp.exp(log_kappa) * absolute_power(x, q)
     return -0.5 * z**2 - np.log(2 * np.pi).item() / 2 - log_dx + 0.5 * (x - delta) ** 2 + penalty
 
@@ -151,28 +151,28 @@ def divergence(network: Network, conditions: Conditions, log_normalizer: Array, 
     """KL of τ # N(0, 1) to the family, by the trapezoidal rule in z."""
     z = jnp.linspace(-7.0, 7.0, num_nodes, dtype=conditions.delta.dtype)
     weights = jax.nn.softmax(-0.5 * z**2)
-    z = jnp.broadcast_to(z[:, None], (num_nodes, len(conditions.delta)))
-    return weights @ log_ratio(z, *apply_all(network, z, conditions), conditions) + log_normalizer
+    z = jnp.broadcast_to(z, (len(conditions.delta), num_nodes))
+    return log_ratio(z, *apply_all(network, z, conditions), conditions) @ weights + log_normalizer
 
 
-def pool_divergence(network: Network, pool: Pool, num_chunks: int = 6) -> np.ndarray:
+def pool_divergence(network: Network, pool: Pool, num_chunks: int = 30) -> np.ndarray:
     """KL of every condition of the pool, in chunks that fit in the cache."""
     chunks = zip(*(np.split(value, num_chunks) for value in (*pool.conditions, pool.log_normalizer)), strict=True)
-    return np.concatenate([divergence(network, Conditions(*chunk[:3]), chunk[3], 281) for chunk in chunks])
+    return np.concatenate([divergence(network, Conditions(*chunk[:3]), chunk[3], 141) for chunk in chunks])
 
 
 def loss(network: Network, key: PRNGKeyArray, pool: Pool, cumulative: Array, alpha: Array) -> Float[Array, ""]:
     """Divergence on stratified noise plus α times the regression, over a batch of conditions from the pool."""
     key_1, key_2 = jax.random.split(key)
     index = jnp.searchsorted(cumulative, jax.random.uniform(key_1, (BATCH_SIZE,)))
-    conditions, log_Z, quantiles = jax.tree.map(lambda value: value[..., jnp.minimum(index, POOL_SIZE - 1)], pool)
-    strata = jnp.arange(NUM_STRATA, dtype=jnp.float32)[:, None]
-    random = jnp.clip(ndtri((strata + jax.random.uniform(key_2, (NUM_STRATA, BATCH_SIZE))) / NUM_STRATA), -6, 6)
-    knots = jnp.broadcast_to(jnp.asarray(KNOTS, jnp.float32)[:, None], quantiles.shape)
-    x, log_dx = apply_all(network, jnp.concatenate([random, knots]), conditions)
-    kl = log_ratio(random, x[:NUM_STRATA], log_dx[:NUM_STRATA], conditions) + log_Z
-    inverse_spike = jnp.exp(jax.nn.softplus((conditions.log_kappa + jnp.log(conditions.q)) / conditions.q))
-    error = jnp.arcsinh(x[NUM_STRATA:] * inverse_spike) - jnp.arcsinh(quantiles * inverse_spike)
+    conditions, log_Z, quantiles = jax.tree.map(lambda value: value[jnp.minimum(index, POOL_SIZE - 1)], pool)
+    strata = jnp.arange(NUM_STRATA, dtype=jnp.float32)
+    random = jnp.clip(ndtri((strata + jax.random.uniform(key_2, (BATCH_SIZE, NUM_STRATA))) / NUM_STRATA), -6, 6)
+    knots = jnp.broadcast_to(jnp.asarray(KNOTS, jnp.float32), quantiles.shape)
+    x, log_dx = apply_all(network, jnp.concatenate([random, knots], 1), conditions)
+    kl = log_ratio(random, x[:, :NUM_STRATA], log_dx[:, :NUM_STRATA], conditions) + log_Z[:, None]
+    inverse_spike = jnp.exp(jax.nn.softplus((conditions.log_kappa + jnp.log(conditions.q)) / conditions.q))[:, None]
+    error = jnp.arcsinh(x[:, NUM_STRATA:] * inverse_spike) - jnp.arcsinh(quantiles * inverse_spike)
     # Far-off quantiles are left alone: bounded, or a few hard conditions would rule the batch.
     return jnp.mean(kl) + alpha * jnp.mean(jnp.minimum(optax.huber_loss(error, delta=0.2), 5.0))
 
@@ -222,7 +222,8 @@ def grid_divergence(network: Network, delta, log_kappa, q) -> np.ndarray:
     log_Z, _, _ = integrate(conditions, 6000)
     with jax.enable_x64(True):
         network, conditions = jax.tree.map(lambda value: jnp.asarray(value, jnp.float64), (network, conditions))
-        return np.asarray(divergence(network, conditions, jnp.asarray(log_Z), 1401)).reshape(axes[0].shape)
+        # An even number of nodes: none on the cusp, which δ = 0 puts at z = 0.
+        return np.asarray(divergence(network, conditions, jnp.asarray(log_Z), 2800)).reshape(axes[0].shape)
 
 
 def report(network: Network, console: Console) -> np.ndarray:

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import jax
 import matplotlib
 import matplotlib.pyplot as plt
 import pytest
@@ -29,9 +30,10 @@ def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
     matplotlib.use("Agg")
     try:
         namespace = {"__name__": "__docs__"}
-        for line, code in blocks_of(page):
-            # Blank lines in front make a traceback point into the page.
-            exec(compile("\n" * (line - 1) + code, page, "exec"), namespace)
+        with jax.numpy_dtype_promotion("standard"):  # JAX as readers have it
+            for line, code in blocks_of(page):
+                # Blank lines in front make a traceback point into the page.
+                exec(compile("\n" * (line - 1) + code, page, "exec"), namespace)
     finally:
         plt.close("all")
         if backend is not None:
@@ -40,9 +42,8 @@ def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
 
 def test_blocks_are_found():
     """Else a change of fences would turn the tests above off unseen."""
-    assert {"docs/index.md", "docs/data.md", "docs/baselines.md"} <= {
-        name_of(page) for page in PAGES if blocks_of(page)
-    }
+    expected = {"README.md", *(f"docs/{name}.md" for name in ("index", "data", "training", "posterior", "flow"))}
+    assert expected | {"docs/baselines.md"} <= {name_of(page) for page in PAGES if blocks_of(page)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

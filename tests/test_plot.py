@@ -29,6 +29,23 @@ def test_intervals_show_medians_bands_and_path(ax):
     assert len(ax.collections) == 2
 
 
+def test_solution_path_draws_every_entry_and_names_some(ax):
+    lam = np.array([0.5, 1.0, 5.0])
+    path, reference = np.arange(9.0).reshape(3, 3), np.arange(9.0).reshape(3, 3) + 0.5
+    labels = {2: "a – b", 0: "c – d"}
+    assert plot.solution_path(lam, path, labels, reference=reference, title="t", ax=ax) is ax
+    drawn = [line for line in ax.lines if len(line.get_ydata()) == 3]
+    # The unnamed entry first, below the others; each with its dashed reference.
+    np.testing.assert_array_equal(
+        [line.get_ydata() for line in drawn],
+        [path[:, 1], reference[:, 1], path[:, 2], reference[:, 2], path[:, 0], reference[:, 0]],
+    )
+    assert [line.is_dashed() for line in drawn] == [False, True] * 3
+    legend = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert legend == ["a – b", "c – d", "other pairs", "graphical lasso"]
+    assert ax.get_xscale() == "log"
+
+
 def test_network_draws_each_edge_once_with_its_sign(ax):
     edges = OMEGA != 0
     highlight = np.zeros((3, 3), bool)
@@ -69,5 +86,6 @@ def test_new_axes_when_none_are_given():
         plot.heat_map(partial_correlation(OMEGA), ["a", "b", "c"]),
         plot.network(OMEGA, OMEGA != 0, ["a", "b", "c"]),
         plot.intervals_along_lam(np.array([1.0, 2.0]), np.zeros((3, 2, 1)), ["a"]),
+        plot.solution_path(np.array([1.0, 2.0]), np.zeros((2, 1)), {0: "a"}),
     ):
         plt.close(made.figure)

@@ -1,5 +1,9 @@
-"""The command line: `ggmflow demo` simulates the paper's toy problem, solves it exactly, and draws what it found."""
+"""The command line: `ggmflow demo` simulates the paper's toy problem, fits one flow, and draws what it found."""
 
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -7,25 +11,43 @@ import jax
 import matplotlib
 import numpy as np
 import typer
+from jaxtyping import Bool, Float
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from sklearn.exceptions import ConvergenceWarning
 
-from ggmflow import __version__, gibbs, plot
+from ggmflow import __version__, plot
 from ggmflow.baselines import edge_metrics, graphical_lasso
 from ggmflow.data import Scatter
+from ggmflow.estimator import GraphicalFlow
+from ggmflow.posterior import PoorFitWarning
 from ggmflow.precision import partial_correlation
 from ggmflow.simulate import toy_problem
+from ggmflow.weights import KHAT_LIMIT, importance_weights, resample
 
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-console = Console()
+console = Console(highlight=False)
 
-CHAINS = 8  # per (λ, q)
+EXPONENTS = (1.0, 0.5)
+COLD = 0.01
+FIGURES = ("network.png", "intervals.png", "path.png")
+NUM_DRAWS = 1000  # per condition
+
+
+class Found:
+    """What the demo shows of the posterior at one condition; k̂ and ESS say how far to trust it."""
+
+    def __init__(self, partial: Float[np.ndarray, "N d d"], khat: float, ess: float):
+        self.khat, self.ess = khat, ess
+        self.mean = partial.mean(0)
+        self.low, self.median, self.high = np.quantile(partial, [0.05, 0.5, 0.95], axis=0)
+        off_diagonal = ~np.eye(len(self.mean), dtype=bool)
+        self.edges: Bool[np.ndarray, "d d"] = off_diagonal & ((self.low > 0) | (self.high < 0))
 
 
 def _print_version(wanted: bool) -> None:
@@ -48,162 +70,215 @@ def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the figures.")] = Path("demo"),
     n_features: Annotated[int, typer.Option(min=2, help="Number of variables d.")] = 15,
     n_samples: Annotated[int, typer.Option(min=2, help="Number of rows n.")] = 15,
-    draws: Annotated[int, typer.Option(min=10, help="Draws per chain.")] = 1000,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Training steps; default: from d.", show_default=False)
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.")] = 1,
 ) -> None:
-    """Simulate a sparse graph, sample its posterior along λ for q = 1 and q = 0.5, and write figures.
+    """Simulate a sparse graph, fit one flow for every λ, q and temperature, and show what it found.
 
-    Example: ggmflow demo --n-samples 40 -o figures/
+    Example: ggmflow demo --n-samples 150 -o figures/
     """
-    try:
+    with _cannot_write(output):
         output.mkdir(parents=True, exist_ok=True)
-        (output / "intervals.png").touch()  # fail before the work, not after it
+        for name in FIGURES:
+            (output / name).touch()  # fail before the work, not after it
+    _run_demo(output, n_features, n_samples, steps, seed)
+
+
+@contextmanager
+def _cannot_write(output: Path) -> Iterator[None]:
+    """Failure to write is one line and exit code 2."""
+    try:
+        yield
     except OSError as error:
-        console.print(f"[red]Cannot write to {output}:[/red] {error.strerror}. Choose another with --output.")
+        message = f"Cannot write to {output}: {error.strerror or error}. Choose another with --output."
+        Console(stderr=True, soft_wrap=True, highlight=False).print(message, style="red", markup=False)
         raise typer.Exit(2) from None
 
+
+def _run_demo(output: Path, n_features: int, n_samples: int, steps: int | None, seed: int) -> None:
     X, truth = toy_problem(n_features, n_samples, random_state=seed)
-    scatter = Scatter.from_data(X)
-    lam, q = np.geomspace(1, 10, 9), np.array([1.0, 0.5])
-    num_edges = int(np.sum(np.triu(truth, 1) != 0))
+    pairs = np.triu_indices(n_features, 1)
     console.print(
         f"\n[bold]ggmflow {__version__}[/bold]  {n_samples} rows of {n_features} variables, simulated from a graph "
-        f"with {num_edges} of {n_features * (n_features - 1) // 2} possible edges.\n"
-        f"Sampling the exact posterior of the precision matrix at {lam.size} values of λ for q = 1 and q = 0.5."
+        f"with {np.count_nonzero(truth[pairs])} of {pairs[0].size} possible edges.\n"
+        f"One flow is fitted for every shrinkage λ, every q from 0.25 to 1.25 and every temperature from {COLD} to 1.\n"
     )
-    chains = _sample_grid(scatter, lam, q, draws, seed)
-    _print_convergence(chains, lam.size * q.size)
-    # (q, λ, draws, d, d)
-    precision = chains.draws.reshape(q.size, lam.size, -1, n_features, n_features)
-    lasso = np.stack([graphical_lasso(scatter.emp_cov, scatter.n, value).precision for value in lam])
+    model = _fit(X, steps, seed)
+    lam = np.geomspace(*model.lam_range_, 7)
+    warm = {q: [_look(model, value, q, seed) for value in lam] for q in EXPONENTS}
+    chosen = {q: _look(model, model.lam_, q, seed) for q in EXPONENTS}
+    lam_path = np.geomspace(*model.lam_range_, 13)
+    cold = {q: np.stack([_cold_mean(model, value, q) for value in lam_path]) for q in EXPONENTS}
+    lasso, lasso_path = _lasso(model.scatter_, lam), _lasso(model.scatter_, lam_path)
 
-    _print_edges_along_lam(truth, lam, q, precision, lasso)
-    shown = lam.size // 4  # where shrinkage is light enough for a few intervals to leave zero
-    _print_strongest_edges(scatter.names, truth, lam[shown], precision[:, shown])
-    _draw_figures(output, scatter.names, truth, lam, q, precision, lasso, shown)
+    names = model.scatter_.names
+    _print_strongest(names, truth, model.lam_, chosen)
+    _print_edges_along_lam(truth, lam, warm, lasso)
+    difference = (cold[1.0] - lasso_path)[:, *pairs]
+    console.print(
+        f"\nAt temperature {COLD} and q = 1 the same flow follows the graphical lasso: root mean square difference "
+        f"{np.sqrt(np.mean(difference**2)):.3f} over {lam_path.size} λ.\n"
+    )
+    _print_trust(model, [*(found for row in warm.values() for found in row), *chosen.values()])
+
+    strongest = _strongest(chosen[1.0], 4)
+    labels = {k: _label(names, truth, pairs[0][k], pairs[1][k]) for k in strongest}
+    # Figures are made without pyplot's state, and without looking for a screen.
+    with _cannot_write(output), matplotlib.rc_context({"font.size": 9, "savefig.dpi": 130}):
+        _draw_network(output / FIGURES[0], names, truth, model.lam_, chosen)
+        _draw_intervals(output / FIGURES[1], lam, warm, partial_correlation(lasso), labels)
+        _draw_path(output / FIGURES[2], lam_path, cold, lasso_path, labels)
     if n_samples < 3 * n_features:
         console.print(
             "So few rows say little: honest intervals are wide, and most edges cannot be told from zero.\n"
             f"See what more rows do: [bold]ggmflow demo --n-samples {10 * n_features}[/bold]"
         )
-    console.print(f"Figures: {', '.join(str(output / name) for name in ('intervals.png', 'networks.png'))}\n")
+    console.print(f"Figures: {', '.join(str(output / name) for name in FIGURES)}\n", soft_wrap=True)
 
 
-def _sample_grid(scatter, lam, q, draws, seed):
-    """All (q, λ) in one call, each with its own chains."""
-    columns = (
-        TextColumn("  [progress.description]{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("sweeps"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+def _fit(X: Float[np.ndarray, "n d"], steps: int | None, seed: int) -> GraphicalFlow:
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # an interruption is told below
+        model = GraphicalFlow(temperature=(COLD, 1.0), steps=steps, random_state=seed).fit(X)
+    how = {"finished": "Trained", "stopped early": "No more to gain: stopped", "interrupted": "Interrupted"}
+    low, high = model.lam_range_
+    console.print(
+        f"{how[model.status_]} after {model.n_iter_} steps and {time.perf_counter() - start:.0f} s, compilation "
+        f"included. λ from {low:.2g} to {high:.2g}; chosen λ = {model.lam_:.2f} at q = {model.q_:g}.\n"
     )
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("compiling", total=None)
-
-        def report(done, total):
-            progress.update(task, description="sampling", completed=done, total=total)
-
-        return gibbs.sample(
-            jax.random.key(seed),
-            scatter,
-            np.tile(np.repeat(lam, CHAINS), q.size),
-            np.repeat(q, lam.size * CHAINS),
-            num_draws=draws,
-            num_warmup=300,
-            progress=report,
-        )
+    return model
 
 
-def _print_convergence(chains, num_conditions):
-    """Worst R̂ and effective sample size over all conditions, and whether that is good enough."""
-    parts = [chains.select(np.arange(k * CHAINS, (k + 1) * CHAINS)) for k in range(num_conditions)]
-    rhat = max(part.rhat.max() for part in parts)
-    ess = min(part.ess_bulk.min() for part in parts)
-    verdict = (
-        "[green]converged[/green]" if rhat < 1.05 else "[yellow]not converged everywhere: try more --draws[/yellow]"
-    )
-    console.print(f"Worst of all entries and all (λ, q): split-R̂ {rhat:.3f}, {ess:.0f} effective draws; {verdict}.\n")
+def _look(model: GraphicalFlow, lam: float, q: float, seed: int) -> Found:
+    """The posterior at T = 1; draws follow the importance weights wherever those can be trusted."""
+    draws = model.posterior(lam, q).source.sample(jax.random.key(seed), NUM_DRAWS)
+    log_prob, log_target = (np.asarray(values, float) for values in draws[1:])
+    weights = importance_weights(log_target - log_prob)
+    kept = resample(np.random.default_rng(seed), weights.values, NUM_DRAWS) if weights.reliable else slice(None)
+    return Found(partial_correlation(draws.precision[kept]), weights.khat, weights.ess)
 
 
-def _intervals(draws, level=0.9):
-    """Lower and upper end of the central credible interval of every entry."""
-    return np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
+def _cold_mean(model: GraphicalFlow, lam: float, q: float) -> Float[np.ndarray, "d d"]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PoorFitWarning)  # near the mode plain draws have hardly any spread
+        return model.posterior(lam, q, temperature=COLD, num_draws=NUM_DRAWS).mean()
 
 
-def _edges(draws):
-    """Pairs whose 90 % credible interval excludes zero."""
-    low, high = _intervals(draws)
-    return (low > 0) | (high < 0)
+def _lasso(scatter: Scatter, lam: Float[np.ndarray, " k"]) -> Float[np.ndarray, "k d d"]:
+    return np.stack([graphical_lasso(scatter.emp_cov, scatter.n, value).precision for value in lam])
 
 
-def _print_edges_along_lam(truth, lam, q, precision, lasso):
-    table = Table(title="Edges found (F1 against the truth; only off-diagonal pairs count)", title_justify="left")
+def _strongest(found: Found, count: int) -> list[int]:
+    """Positions, among the pairs i < j, of the largest mean partial correlations."""
+    size = np.abs(found.mean[np.triu_indices(len(found.mean), 1)])
+    return np.argsort(-size)[:count].tolist()
+
+
+def _label(names: tuple[str, ...], truth: Float[np.ndarray, "d d"], i: int, j: int) -> str:
+    return f"{names[i]} – {names[j]}{'' if truth[i, j] else ' (no edge)'}"
+
+
+def _print_strongest(names, truth, lam: float, chosen: dict[float, Found]) -> None:
+    table = Table(title=f"Strongest partial correlations at λ = {lam:.2f}: mean [90 % interval]", title_justify="left")
+    table.add_column("pair")
+    for q in chosen:
+        table.add_column(f"q = {q:g}", justify="right")
+    table.add_column("truth", justify="right")
+    i, j = np.triu_indices(len(names), 1)
+    true_partial = partial_correlation(truth)
+    for k in _strongest(chosen[1.0], 8):
+        a, b = i[k], j[k]
+        cells = []
+        for found in chosen.values():
+            cells.append(rf"{found.mean[a, b]:+.2f} \[{found.low[a, b]:+.2f}, {found.high[a, b]:+.2f}]")
+        table.add_row(f"{names[a]} – {names[b]}", *cells, f"{true_partial[a, b]:+.2f}" if truth[a, b] else "no edge")
+    console.print(table)
+
+
+def _print_edges_along_lam(truth, lam, warm: dict[float, list[Found]], lasso) -> None:
+    table = Table(title="\nEdges found (F1 against the truth; only off-diagonal pairs count)", title_justify="left")
     table.add_column("λ", justify="right")
-    for value in q:
-        table.add_column(f"90 % interval, q = {value:g}", justify="right")
+    for q in warm:
+        table.add_column(f"90 % interval, q = {q:g}", justify="right")
     table.add_column("graphical lasso", justify="right")
     for k, value in enumerate(lam):
-        found = [_edges(precision[i, k]) for i in range(q.size)] + [lasso[k] != 0]
+        found = [row[k].edges for row in warm.values()] + [lasso[k] != 0]
         cells = [f"{np.sum(np.triu(edges, 1))}  (F1 {edge_metrics(truth, edges).f1:.2f})" for edges in found]
         table.add_row(f"{value:.2f}", *cells)
     console.print(table)
 
 
-def _print_strongest_edges(names, truth, lam, precision):
-    """The eight largest posterior means of partial correlations at q = 1, with their intervals for both q."""
-    partial = partial_correlation(precision)
-    mean = partial.mean(axis=1)
-    i, j = np.triu_indices(len(names), 1)
-    strongest = np.argsort(-np.abs(mean[0, i, j]))[:8]
-    table = Table(
-        title=f"\nStrongest partial correlations at λ = {lam:.2f}: mean [90 % interval]", title_justify="left"
+def _print_trust(model: GraphicalFlow, shown: list[Found]) -> None:
+    """Pareto k̂, effective draws and skipped steps in words."""
+    ess = np.array([found.ess for found in shown])
+    poor = sum(not found.khat < KHAT_LIMIT for found in shown)  # NaN is poor too
+    if poor:
+        verdict = f"[yellow]Pareto k̂ is {KHAT_LIMIT} or more at {poor} of the {len(shown)} conditions shown"
+        verdict += ", where plain draws of the flow are used. More --steps make it better.[/yellow]"
+    else:
+        verdict = f"[green]Pareto k̂ is below {KHAT_LIMIT} at all {len(shown)} conditions shown"
+        verdict += ": importance weights correct what the flow misses.[/green]"
+    skipped = int(model.history_["skipped"].iloc[-1])
+    console.print(
+        f"How far to trust this: {verdict}\nOf {NUM_DRAWS} draws at each, {ess.min() * NUM_DRAWS:.0f} to "
+        f"{ess.max() * NUM_DRAWS:.0f} are effective (median {np.median(ess):.0%}). "
+        f"{skipped or 'No'} training {'step was' if skipped == 1 else 'steps were'} skipped.\n"
     )
-    for header in ("pair", "q = 1", "q = 0.5", "truth"):
-        table.add_column(header, justify="left" if header == "pair" else "right")
-    true_partial = partial_correlation(truth)
-    for a, b in zip(i[strongest], j[strongest], strict=True):
-        cells = []
-        for draws, centre in zip(partial, mean, strict=True):
-            low, high = _intervals(draws[:, a, b])
-            cells.append(f"{centre[a, b]:+.2f} [{low:+.2f}, {high:+.2f}]")
-        table.add_row(f"{names[a]} – {names[b]}", *cells, f"{true_partial[a, b]:+.2f}" if truth[a, b] else "no edge")
-    console.print(table)
 
 
-def _draw_figures(output, names, truth, lam, q, precision, lasso, shown):
-    """intervals.png: partial correlations along λ. networks.png: truth and what is found."""
-    partial, path = partial_correlation(precision), partial_correlation(lasso)
-    i, j = np.triu_indices(len(names), 1)
-    pick = np.argsort(-np.abs(partial[0, shown].mean(0)[i, j]))[:4]
-    i, j = i[pick], j[pick]
-    labels = [f"{names[a]} – {names[b]}{'' if truth[a, b] else ' (no edge)'}" for a, b in zip(i, j, strict=True)]
-    # Figures are made without pyplot's state, and without looking for a screen.
-    with matplotlib.rc_context({"font.size": 9, "savefig.dpi": 130}):
-        figure = Figure(figsize=(10, 3.8), layout="constrained")
-        axes = figure.subplots(1, len(q), sharey=True)
-        for k, ax in enumerate(axes):
-            quantiles = np.quantile(partial[k][..., i, j], [0.05, 0.5, 0.95], axis=1)
-            texts = {"title": f"90 % credible intervals, q = {q[k]:g}", "ylabel": "partial correlation"}
-            plot.intervals_along_lam(lam, quantiles, labels, path=path[:, i, j], ax=ax, **texts)
-        axes[0].set_ylim(top=axes[0].get_ylim()[1] + 0.25)  # room for the legend
-        axes[1].set_ylabel("")
-        axes[1].get_legend().remove()
-        figure.savefig(output / "intervals.png")
+def _draw_network(path: Path, names, truth, lam: float, chosen: dict[float, Found]) -> None:
+    """Truth and what is found at the chosen λ."""
+    figure = Figure(figsize=(10, 3.9), layout="constrained")
+    figure.suptitle(
+        f"Edges whose 90 % interval excludes zero at λ = {lam:.2f}. Width: partial correlation; "
+        "blue positive, orange negative; dotted: not in the truth",
+        fontsize=9,
+    )
+    axes = figure.subplots(1, 1 + len(chosen))
+    true_edges = truth != 0
+    positions = plot.layout(true_edges)
+    plot.network(truth, true_edges, names, positions=positions, title="truth", ax=axes[0])
+    for ax, (q, found) in zip(axes[1:], chosen.items(), strict=True):
+        # −ρ with ones on the diagonal has the partial correlations ρ.
+        precision = 2 * np.eye(len(names)) - found.mean
+        texts = {"title": f"found, q = {q:g}", "positions": positions}
+        plot.network(precision, found.edges, names, highlight=true_edges, ax=ax, **texts)
+    figure.savefig(path)
 
-        figure = Figure(figsize=(10, 3.9), layout="constrained")
-        figure.suptitle(
-            f"Edges whose 90 % interval excludes zero at λ = {lam[shown]:.2f}. Width: partial correlation; "
-            "blue positive, orange negative; dotted: not in the truth",
-            fontsize=9,
-        )
-        axes = figure.subplots(1, 3)
-        true_edges = truth != 0
-        positions = plot.layout(true_edges)
-        plot.network(truth, true_edges, names, positions=positions, title="truth", ax=axes[0])
-        for k, ax in enumerate(axes[1:]):
-            draws, texts = precision[k, shown], {"title": f"found, q = {q[k]:g}"}
-            plot.network(draws.mean(0), _edges(draws), names, highlight=true_edges, positions=positions, ax=ax, **texts)
-        figure.savefig(output / "networks.png")
+
+def _draw_intervals(path: Path, lam, warm: dict[float, list[Found]], lasso, labels: dict[int, str]) -> None:
+    """Credible intervals of a few partial correlations along λ at T = 1."""
+    figure = Figure(figsize=(10, 3.8), layout="constrained")
+    axes = figure.subplots(1, len(warm), sharey=True)
+    i, j = (index[list(labels)] for index in np.triu_indices(lasso.shape[-1], 1))
+    for ax, (q, row) in zip(axes, warm.items(), strict=True):
+        quantiles = np.stack([[x.low[i, j], x.median[i, j], x.high[i, j]] for x in row], axis=1)
+        texts = {"title": f"90 % credible intervals, q = {q:g}", "ylabel": "partial correlation"}
+        plot.intervals_along_lam(lam, quantiles, list(labels.values()), path=lasso[:, i, j], ax=ax, **texts)
+    _share_legend(figure, axes)
+    figure.savefig(path)
+
+
+def _draw_path(path: Path, lam, cold: dict[float, np.ndarray], lasso, labels: dict[int, str]) -> None:
+    """Every partial correlation along λ at the lowest temperature."""
+    figure = Figure(figsize=(10, 3.8), layout="constrained")
+    axes = figure.subplots(1, len(cold), sharey=True)
+    i, j = np.triu_indices(lasso.shape[-1], 1)
+    for ax, (q, precision) in zip(axes, cold.items(), strict=True):
+        texts = {"title": f"solution path, q = {q:g} (T = {COLD})", "ylabel": "partial correlation"}
+        reference = partial_correlation(lasso)[:, i, j] if q == 1 else None
+        plot.solution_path(lam, partial_correlation(precision)[:, i, j], labels, reference=reference, ax=ax, **texts)
+    _share_legend(figure, axes)
+    figure.savefig(path)
+
+
+def _share_legend(figure: Figure, axes) -> None:
+    """One legend below panels that share their colours."""
+    handles = axes[0].get_legend().legend_handles
+    for ax in axes:
+        ax.get_legend().remove()
+        ax.label_outer()
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=8)

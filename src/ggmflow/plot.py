@@ -1,10 +1,10 @@
-"""Pictures of precision matrices: credible intervals along λ, networks, heat maps.
+"""Pictures of precision matrices: credible intervals and solution paths along λ, networks, heat maps.
 
 Every function draws on the matplotlib axes it is given, or on new ones, and returns them. Colours are blue for
 positive and orange for negative partial correlations (told apart by colour-blind eyes and in grey print).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import networkx as nx
@@ -19,6 +19,7 @@ from ggmflow.precision import partial_correlation
 
 POSITIVE, NEGATIVE, NEUTRAL = "#2166ac", "#d95f02", "#4d4d4d"
 _LINES = ("#2166ac", "#d95f02", "#1b9e77", "#7570b3", "#a6761d", "#4d4d4d")
+_FAINT, _DASHED = "#c4c4c4", (0, (4, 2))
 _SIGNED = LinearSegmentedColormap.from_list("signed", [NEGATIVE, "#ffffff", POSITIVE])
 
 
@@ -56,19 +57,52 @@ def intervals_along_lam(
         ax.fill_between(lam, quantiles[0, :, k], quantiles[2, :, k], color=colour, alpha=0.18, lw=0)
         ax.plot(lam, quantiles[1, :, k], color=colour, lw=1.8, label=label)
         if path is not None:
-            ax.plot(lam, path[:, k], color=colour, lw=1.2, ls=(0, (4, 2)))
-    ax.axhline(0, color=NEUTRAL, lw=0.6)
-    ax.set(xscale="log", xlabel="shrinkage λ", ylabel=ylabel, xlim=(lam[0], lam[-1]))
-    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    ax.xaxis.set_major_formatter("{x:g}")
-    ax.xaxis.set_minor_locator(NullLocator())
-    handles = ax.get_legend_handles_labels()[0]
-    if path is not None:
-        handles.append(Line2D([], [], color=NEUTRAL, lw=1.2, ls=(0, (4, 2)), label=path_label))
-    ax.legend(handles=handles, frameon=False, fontsize=8, ncols=2)
-    ax.spines[["top", "right"]].set_visible(False)
-    if title:
-        ax.set_title(title, fontsize=10)
+            ax.plot(lam, path[:, k], color=colour, lw=1.2, ls=_DASHED)
+    _finish_along_lam(ax, lam, ylabel, title, [] if path is None else [_dashed_handle(path_label)])
+    return ax
+
+
+def solution_path(
+    lam: Float[np.ndarray, " k"],
+    path: Float[np.ndarray, "k m"],
+    labels: Mapping[int, str],
+    *,
+    reference: Float[np.ndarray, "k m"] | None = None,
+    reference_label: str = "graphical lasso",
+    ylabel: str = "entry of the precision matrix",
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Point estimates of many entries of Ω, or of functions of it, along λ: a line each.
+
+    Parameters
+    ----------
+    lam
+        Values of λ, ascending.
+    path
+        Each of m entries at each λ.
+    labels
+        Which entries to draw in colour, and their names; the others are grey and appear as "other pairs".
+    reference
+        The same entries by another method, drawn dashed, for example the graphical lasso.
+    reference_label, ylabel, title
+        Texts.
+    ax
+        Axes to draw on.
+    """
+    ax = ax or plt.subplots(figsize=(5, 3.6), layout="constrained")[1]
+    # The named entries come last, on top of the others and in the order of their labels.
+    for k in [k for k in range(path.shape[1]) if k not in labels]:
+        ax.plot(lam, path[:, k], color=_FAINT, lw=0.9)
+        if reference is not None:
+            ax.plot(lam, reference[:, k], color=NEUTRAL, lw=0.5, ls=_DASHED, alpha=0.6)
+    for i, (k, label) in enumerate(labels.items()):
+        colour = _LINES[i % len(_LINES)]
+        ax.plot(lam, path[:, k], color=colour, lw=1.8, label=label)
+        if reference is not None:
+            ax.plot(lam, reference[:, k], color=colour, lw=1.2, ls=_DASHED)
+    extra = [Line2D([], [], color=_FAINT, lw=0.9, label="other pairs")] if path.shape[1] > len(labels) else []
+    _finish_along_lam(ax, lam, ylabel, title, extra if reference is None else [*extra, _dashed_handle(reference_label)])
     return ax
 
 
@@ -162,3 +196,22 @@ def heat_map(
     if title:
         ax.set_title(title, fontsize=10)
     return ax
+
+
+def _dashed_handle(label: str) -> Line2D:
+    return Line2D([], [], color=NEUTRAL, lw=1.2, ls=_DASHED, label=label)
+
+
+def _finish_along_lam(
+    ax: Axes, lam: Float[np.ndarray, " k"], ylabel: str, title: str | None, extra: list[Line2D]
+) -> None:
+    """Axis of λ, line at zero, legend with what is labelled and what is added."""
+    ax.axhline(0, color=NEUTRAL, lw=0.6)
+    ax.set(xscale="log", xlabel="shrinkage λ", ylabel=ylabel, xlim=(lam[0], lam[-1]))
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.legend(handles=[*ax.get_legend_handles_labels()[0], *extra], frameon=False, fontsize=8, ncols=2)
+    ax.spines[["top", "right"]].set_visible(False)
+    if title:
+        ax.set_title(title, fontsize=10)

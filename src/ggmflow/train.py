@@ -100,7 +100,7 @@ class Trained(NamedTuple):
     history
         A report per chunk.
     status
-        "finished", "stopped early" or "interrupted".
+        "finished", "stopped early", "interrupted", or "failed": no chunk ended with a finite ELBO.
     """
 
     flow: MatrixFlow
@@ -135,10 +135,10 @@ def train(
     report
         Called after each chunk.
     checkpoint
-        A file written about every minute's worth of chunks. If it exists, training resumes from it, bit by bit as if it
-        had never stopped; it must come from the same data and settings.
+        A file written every few seconds and on a keyboard interrupt. If it exists, training resumes from it, bit by
+        bit as if it had never stopped; it must come from the same data and settings.
     snapshot_at
-        With cooling, temperatures whose flows are kept.
+        With cooling, temperatures whose flows are kept; the nearest stages have exactly these temperatures.
 
     Returns
     -------
@@ -150,20 +150,23 @@ def train(
     state = State(weights, weights, _optimizer().init(weights), jnp.array(0), jnp.array(0))
     # Buffers are donated to each chunk: none of them may be shared.
     state = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), state)
-    best, best_elbo, best_chunk = state.average, float("-inf"), 0
-    best = jax.tree.map(jnp.copy, best)
+    best, best_elbo, best_chunk = jax.tree.map(jnp.copy, state.average), float("-inf"), 0
     history: list[Report] = []
-    snapshots: dict[float, MatrixFlow] = {}
+    snapshots = dict.fromkeys(snapshot_at, best) if settings.cooling else {}
     identity = _identity(key, low, high, settings, flow)
     if checkpoint is not None and checkpoint.exists():
-        (state, best), history, (best_elbo, best_chunk) = _load_checkpoint(checkpoint, identity, (state, best))
-    saved = time.monotonic()
+        arrays = (state, best, snapshots)
+        (state, best, snapshots), history, (best_elbo, best_chunk) = _load_checkpoint(checkpoint, identity, arrays)
+    saved, unsaved = time.monotonic(), None
     held_out = jnp.asarray(condition_grid(settings.num_conditions, low, high))
     numbers = (jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32), jnp.float32(num_chunks * CHUNK))
     status = "finished"
-    for chunk in range(int(state.step) // CHUNK, num_chunks):
-        temperature = _stage(settings.cooling, chunk, num_chunks)
-        try:
+    try:
+        for chunk in range(int(state.step) // CHUNK, num_chunks):
+            temperature = cooled_temperature(settings.cooling, chunk, num_chunks, snapshot_at)
+            if temperature is None and chunk - best_chunk > settings.patience * num_chunks:
+                status = "stopped early"
+                break
             state, log_ratio = _run_chunk(
                 (frozen, key, held_out, *numbers, None if temperature is None else jnp.float32(np.log(temperature))),
                 state,
@@ -172,28 +175,32 @@ def train(
                 settings.learning_rate,
             )
             log_ratio = np.asarray(log_ratio, float)  # waits for the chunk
-        except KeyboardInterrupt:
-            status = "interrupted"
-            break
-        elbo, ess = -float(np.mean(log_ratio)), float(np.exp(-np.mean(np.var(log_ratio, axis=1, ddof=1))))
-        history.append(Report((chunk + 1) * CHUNK, num_chunks * CHUNK, elbo, ess, int(state.skipped)))
-        # While the temperature falls, ELBOs are not comparable: the last weights count.
-        if elbo > best_elbo or temperature is not None:
-            best, best_elbo, best_chunk = jax.tree.map(jnp.copy, state.average), elbo, chunk + 1
-        for wanted in snapshot_at:
-            if temperature is not None and temperature >= wanted * (1 - 1e-6):
-                snapshots[wanted] = eqx.combine(best, frozen)
-        if report is not None:
-            report(history[-1])
-        if checkpoint is not None and time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS:
-            _save_checkpoint(checkpoint, identity, (state, best), history, (best_elbo, best_chunk))
-            saved = time.monotonic()
-        if temperature is None and chunk + 1 - best_chunk > settings.patience * num_chunks:
-            status = "stopped early"
-            break
-    if not history:
-        raise KeyboardInterrupt  # nothing was learned yet: there is no model to keep
-    return Trained(eqx.combine(best, frozen), snapshots, history, status)
+            elbo, ess = -float(np.mean(log_ratio)), float(np.exp(-np.mean(np.var(log_ratio, axis=1, ddof=1))))
+            # While the temperature falls, ELBOs are not comparable: the last weights count.
+            if elbo > best_elbo or (temperature is not None and np.isfinite(elbo)):
+                best, best_elbo, best_chunk = jax.tree.map(jnp.copy, state.average), elbo, chunk + 1
+            if temperature is not None:
+                snapshots |= {wanted: best for wanted in snapshot_at if temperature >= wanted * (1 - 1e-6)}
+            history.append(Report((chunk + 1) * CHUNK, num_chunks * CHUNK, elbo, ess, int(state.skipped)))
+            if checkpoint is not None:
+                # A copy, because the next chunk takes the buffers of the state, and may be interrupted.
+                arrays = jax.tree.map(np.array, (state, best, snapshots))
+                unsaved = arrays, list(history), (best_elbo, best_chunk)
+                if time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS:
+                    _save_checkpoint(checkpoint, identity, *unsaved)
+                    saved, unsaved = time.monotonic(), None
+            if report is not None:
+                report(history[-1])
+    except KeyboardInterrupt:
+        if not history:
+            raise  # nothing was learned yet: there is no model to keep
+        status = "interrupted"
+        if checkpoint is not None and unsaved is not None:
+            _save_checkpoint(checkpoint, identity, *unsaved)
+    if best_chunk == 0:
+        status = "failed"
+    kept = {wanted: eqx.combine(weights, frozen) for wanted, weights in snapshots.items()}
+    return Trained(eqx.combine(best, frozen), kept, history, status)
 
 
 @eqx.filter_jit(donate="all-except-first")
@@ -266,13 +273,18 @@ def condition_grid(num: int, low: Float[np.ndarray, " 3"], high: Float[np.ndarra
     return (np.asarray(low) + unit * (np.asarray(high) - np.asarray(low))).astype(np.float32)
 
 
-def _stage(cooling: tuple[float, float, int] | None, chunk: int, num_chunks: int) -> float | None:
-    """T_i = T₀ (T_n/T₀)^{i/n}, constant within a stage."""
+def cooled_temperature(
+    cooling: tuple[float, float, int] | None, chunk: int, num_chunks: int, exact: tuple[float, ...] = ()
+) -> float | None:
+    """T_i = T₀ (T_n/T₀)^{i/n}, constant within a stage; a stage nearest to one of `exact` has just that temperature."""
     if cooling is None:
         return None
     start, end, stages = cooling
     stages = min(stages, num_chunks - 1) or 1
     stage = min(chunk * (stages + 1) // num_chunks, stages)
+    for wanted in exact:
+        if start != end and stage == round(stages * float(np.log(wanted / start) / np.log(end / start))):
+            return wanted
     return float(start * (end / start) ** (stage / stages))
 
 
@@ -286,22 +298,29 @@ def _identity(
     return {"run": digest.hexdigest(), "low": list(low), "high": list(high), "settings": list(settings)}
 
 
-def _save_checkpoint(path: Path, identity: dict[str, Any], progress: tuple[State, Any], history, best) -> None:
+def _save_checkpoint(path: Path, identity: dict[str, Any], progress: Any, history: list[Report], best) -> None:
     """Write everything `train` carries from chunk to chunk."""
     arrays = {f"leaf{k}": np.asarray(leaf) for k, leaf in enumerate(jax.tree.leaves(progress))}
-    header = {"kind": "checkpoint", "identity": identity, "history": [list(row) for row in history], "best": list(best)}
-    io.write(path, header, arrays)
+    # As arrays, because an ELBO may be infinite or NaN, which the header cannot hold.
+    arrays |= {"history": np.array(history, float), "best": np.array(best, float)}
+    io.write(path, {"kind": "checkpoint", "identity": identity}, arrays)
 
 
-def _load_checkpoint(path: Path, identity: dict[str, Any], progress: tuple[State, Any]):
+def _load_checkpoint(path: Path, identity: dict[str, Any], progress: Any):
     """Read what `_save_checkpoint` wrote; refuses a checkpoint of another run."""
     header, arrays = io.read(path)
     # Tuples come back from JSON as lists.
-    if header.get("kind") != "checkpoint" or header["identity"] != json.loads(json.dumps(identity)):
+    if header.get("kind") != "checkpoint" or header.get("identity") != json.loads(json.dumps(identity)):
         raise ValueError(
             f"{path} is no checkpoint of this fit: data, settings or random_state differ. "
             "Delete it to start anew, or fit with what it was written with"
         )
     leaves, structure = jax.tree.flatten(progress)
     new = [jnp.asarray(arrays[f"leaf{k}"], leaf.dtype) for k, leaf in enumerate(leaves)]
-    return jax.tree.unflatten(structure, new), [Report(*row) for row in header["history"]], tuple(header["best"])
+    elbo, chunk = arrays["best"].tolist()
+    return jax.tree.unflatten(structure, new), reports_from_array(arrays["history"]), (elbo, int(chunk))
+
+
+def reports_from_array(rows: Float[np.ndarray, "k 5"]) -> list[Report]:
+    """The history of a training run from its numbers."""
+    return [Report(int(step), int(steps), elbo, ess, int(skipped)) for step, steps, elbo, ess, skipped in rows.tolist()]

@@ -165,9 +165,9 @@ def _initial(key: PRNGKeyArray, d: int, s: int, embedding: int, hidden: int, col
     # A whole basis lets the learned leanings follow the condition; for many entries one number must do for all.
     R = (8 if cold else 4) if s * d * d <= 40_000 else 1
     return Learned(
-        embed_1=jax.random.normal(key_1, (hidden, 3)) / np.sqrt(2.0).astype(np.float32),
+        embed_1=jax.random.normal(key_1, (hidden, 3)) / 2**0.5,
         bias_1=jnp.zeros(hidden),
-        embed_2=jax.random.normal(key_2, (embedding - 3, hidden)) / np.sqrt(hidden).astype(np.float32),
+        embed_2=jax.random.normal(key_2, (embedding - 3, hidden)) / hidden**0.5,
         bias_2=jnp.zeros(embedding - 3),
         correction=jnp.zeros((NUM_CORRECTIONS, d, s, E)),
         correction_0=jnp.zeros((NUM_CORRECTIONS, d, s)),
@@ -361,7 +361,10 @@ def contract(matrix: Float[Array, "k i b"], columns: Float[Array, "k j b"]) -> F
 def place(z: Float[Array, "D b"], flow: StructuredColumns) -> Float[Array, "d s b"]:
     """Free entries to a lower triangular matrix of columns."""
     d, s = len(unwrap(flow).scatter), flow.n_query
-    return jnp.zeros((d, s, z.shape[-1]), z.dtype).at[entry_indices(d, s)].set(z)
+    # Reading rows, a zero one for what is above the diagonal, is several times faster than writing them.
+    position = np.full((d, s), len(z), dtype=np.int32)
+    position[entry_indices(d, s)] = np.arange(len(z))
+    return jnp.concatenate([z, jnp.zeros_like(z[:1])])[position]
 
 
 def pick(matrix: Float[Array, "d s b"], flow: StructuredColumns) -> Float[Array, "D b"]:

@@ -4,8 +4,9 @@
 
 The omitted term E[∇_θ log q_θ] is zero, but its noise is not: without it the gradient of a perfect flow has no
 variance at all. Both factors are cheap here. ∇_Ω needs no loop, because log q of all entries is evaluated at once with
-τ replaced by its tangent at the draw. (∂Ω/∂θ)ᵀ runs through the columns with the same tangent, so no network is
-evaluated inside a loop that is differentiated; within a column it is one triangular solve.
+τ replaced by its tangent at the draw. (∂Ω/∂θ)ᵀ is an implicit derivative: the draws solve L = G(L; θ), where G, all
+entries at once, depends on earlier ones only; so with g = ∇_L(log q − log p̃) it is (∂G/∂θ)ᵀ w, w = (I − ∂G/∂L)⁻ᵀ g.
+The triangular system for w is the only loop, and no network runs inside it.
 """
 
 from typing import NamedTuple
@@ -82,9 +83,16 @@ def path_derivative_loss(
         return _log_prob(frozen, fixed, L, omega, tangent) - log_target(fixed, L, omega)
 
     value, pull_back = jax.vjp(log_ratio, L, omega)
-    slope = jax.lax.stop_gradient(pull_back(jnp.ones_like(value)))
-    moved = _move(flow, geometry, noise, tangent)
-    surrogate = sum(jnp.sum(a * b) for a, b in zip(slope, moved, strict=True)) / value.size
+    slope_L, slope_omega = pull_back(jnp.ones_like(value))
+    # Ω = LLᵀ: its slope is L's too
+    low = _below(flow)
+    half = jnp.where(low, slope_omega, 0.0)
+    diagonal = jnp.where(low | ~_below_or_on(flow), 0.0, slope_omega)
+    product = jnp.einsum("ijb,jkb->ikb", half + 2 * diagonal, L[: flow.n_query])
+    product += jnp.pad(jnp.einsum("ijb,ikb->jkb", half, L), ((0, len(L) - flow.n_query), (0, 0), (0, 0)))
+    adjoint = solve_adjoint(frozen, fixed, L, tangent, slope_L + jnp.where(_below_or_on(flow), product, 0.0))
+    adjoint = jax.lax.stop_gradient(adjoint)
+    surrogate = jnp.sum(adjoint * _next_columns(flow, geometry, L, omega, noise, tangent)) / value.size
     return surrogate, jax.lax.stop_gradient(value).reshape(len(conditions), num_draws)
 
 
@@ -129,67 +137,90 @@ def _log_prob(flow: StructuredColumns, geometry: Geometry, L: PerDraw, omega: Pe
     return off_diagonal + diagonal - 0.5 * flow.shape[0] * np.log(2 * np.pi).astype(L.dtype)
 
 
-def _move(flow: StructuredColumns, geometry: Geometry, noise: PerDraw, tangent: Tangent) -> tuple[PerDraw, PerDraw]:
-    """L and Ω as functions of flow and geometry near the draws: `draw_columns` with τ replaced by its tangent."""
+def _next_columns(
+    flow: StructuredColumns, geometry: Geometry, L: PerDraw, omega: PerDraw, noise: PerDraw, tangent: Tangent
+) -> PerDraw:
+    """G: every entry of L from those before it, with τ replaced by its tangent. At the draws it returns L itself."""
+    partials, correction, index = tangent.partials, geometry.correction, np.arange(flow.n_query)
+    ell, delta, log_kappa, log_sigma, shift = find_coordinates(flow, geometry, L, omega)
+    x_z, x_delta, x_kappa = partials.x_of
+    inner = noise * jnp.exp(correction[3]) + correction[4]
+    x = partials.x + x_delta * (delta - tangent.delta) + x_kappa * (log_kappa - tangent.log_kappa)
+    x += x_z * (inner - tangent.noise)
+    # L = c + σx; c = (Ω − ...)/ℓ depends on earlier entries only, which are fixed here
+    below = jnp.where(_below(flow), jnp.exp(log_sigma) * x, 0.0)
+    degrees = _degrees(geometry, len(L), jnp.arange(flow.n_query, dtype=L.dtype)[:, None])
+    scale = _diagonal(geometry.A)[index]
+    return below.at[index, index].set(
+        diagonal_entry(degrees, scale, noise[index, index], correction[:, index, index], shift)
+    )
+
+
+def solve_adjoint(
+    flow: StructuredColumns, geometry: Geometry, L: PerDraw, tangent: Tangent, slope: PerDraw
+) -> PerDraw:
+    """w = (I − ∂G/∂L)⁻ᵀ slope, from the last column to the first, (d, s, b)."""
     d, s = len(flow.scatter), flow.n_query
-    A, U, a = geometry.A, geometry.U, _diagonal(geometry.A)
+    U, a, basis = geometry.U, _diagonal(geometry.A), geometry.basis
+    _, x_delta, x_kappa = tangent.partials.x_of
 
-    def column(L, inputs):
-        j, correction, noise, fill_weights, above_weights, tangent = inputs
-        partials = tangent.partials
-        x_z, x_delta, x_kappa = partials.x_of
+    def column(m, adjoint):
+        j = s - 1 - m
         below = (jnp.arange(d) > j)[:, None]
-        fill = jnp.sum(L * L[j], axis=1)
+        correction = jax.lax.dynamic_index_in_dim(geometry.correction, j, 2, keepdims=False)
+        fill_weights, above_weights = flow.learned.from_fill[j], flow.learned.from_above[j]
         sigma = a * jnp.exp(0.5 * correction[0])
+        x, gain, gain_kappa = (
+            jnp.where(below, jax.lax.dynamic_index_in_dim(value, j, 1, keepdims=False), 0.0)
+            for value in (tangent.partials.x, x_delta, x_kappa)
+        )
+        L_j = jax.lax.dynamic_index_in_dim(L, j, 1, keepdims=False)
+        before = jnp.where(jnp.arange(s)[:, None] < j, jax.lax.dynamic_index_in_dim(L, j, 0, keepdims=False), 0.0)
+        given = jax.lax.dynamic_index_in_dim(adjoint, j, 1, keepdims=False)
+        fill, ell = jnp.sum(L * before, axis=1), L_j[j]
+        rate = 0.5 * (1 - jnp.tanh(0.5 * x) ** 2) / sigma  # of tanh(x/2) in L
+        pushed = sigma * gain  # of L in δ
+
+        # Rows below j: w_i = given_i + Σ_{k>i} ∂L_k/∂L_i w_k, with ∂δ_k/∂L_i = −a_k U_ik/σ_k + rate_i W_ki.
+        def row(r, w):
+            i = d - 1 - r
+            mean = -jnp.sum(U[i] * (a * gain * w), axis=0)
+            lean = jnp.sum(jnp.tensordot(above_weights[:, :, i], pushed * w, ((0,), (0,))) * basis, axis=0)
+            return w.at[i].set(given[i] + mean + rate[i] * lean)
+
+        w = jax.lax.fori_loop(0, d - 1 - j, row, jnp.zeros_like(given))
+
+        # What column j takes from ℓ_j and from the fill-in; entries above row i enter through x = (L − c)/σ too.
+        def from_earlier(ell, fill):
+            cusp = jnp.where(below, -fill / ell, 0.0)
+            mean = L_j - a * jnp.sum(U * L_j.at[j].set(ell)[:, None], axis=0)
+            degrees = _degrees(geometry, d, j.astype(L.dtype))
+            leaning = _lean(fill_weights, basis, _squash_fill(fill, a[j] * jnp.sqrt(degrees), sigma, below))
+            above = _lean(above_weights, basis, jnp.where(below, jnp.tanh(0.5 * (L_j - cusp) / sigma), 0.0))
+            delta = (mean - cusp) / sigma + leaning + above
+            return cusp + sigma * (gain * delta + gain_kappa * geometry.q * jnp.log(ell)), leaning[j]
+
+        _, pull_back = jax.vjp(from_earlier, ell, fill)
+        zero = jnp.zeros_like(ell)
+        ell_bar = given[j] + pull_back((w, zero))[0]
+        # ℓ_j leans on the fill-in itself
         degrees = _degrees(geometry, d, j.astype(L.dtype))
-        leaning = _lean(fill_weights, geometry.basis, _squash_fill(fill, a[j] * jnp.sqrt(degrees), sigma, below))
-        ell = diagonal_entry(degrees, a[j], noise[j], correction[:, j], leaning[j])
-        cusp = jnp.where(below, -fill / ell, 0.0)
-        log_kappa = jnp.log(geometry.lam) + geometry.q * jnp.log(ell * sigma) + correction[2]
-        inner = noise * jnp.exp(correction[3]) + correction[4]
-        # tanh(x/2) ≈ value + rate (x − x₀) at the draw
-        value = jnp.where(below, jnp.tanh(0.5 * partials.x), 0.0)
-        rate = jnp.where(below, 0.5 * (1 - value**2), 0.0)
-        # With N = I − diag(a)Uᵀ, strictly lower below row j, μ = N L_j. So L_j solves the triangular system
-        #   L = c + σ(x₀ + x_δ(δ − δ₀) + x_κ(log κ − log κ₀) + x_z(ζ − ζ₀)),
-        #   δ = (N L − c)/σ + leanings + W(value + rate((L − c)/σ − x₀)).
-        above = _lean(above_weights, geometry.basis, value - rate * (partials.x + cusp / sigma))
-        delta = correction[1] + leaning + above - cusp / sigma
-        moves = x_delta * (delta - tangent.delta) + x_kappa * (log_kappa - tangent.log_kappa)
-        rhs = cusp + sigma * (partials.x + moves + x_z * (inner - tangent.noise))
-        rhs = jnp.where(below, rhs, 0.0).at[j].set(ell)
-        gain = jnp.where(below, x_delta, 0.0)
-        rate = rate / sigma
+        shift = _shift_rate(degrees, a[j], ell)
+        _, fill_bar = pull_back((w, shift * ell_bar))
+        w = w.at[j].set(ell_bar)
+        # F_i = Σ_{k<j} L_ik L_jk
+        own = jnp.where(jnp.arange(s)[:, None] < j, jnp.sum(fill_bar[:, None] * L, axis=0), 0.0)
+        adjoint = (adjoint + fill_bar[:, None] * before).at[j].add(own)
+        return adjoint.at[:, j].set(w)
 
-        def matvec(v):
-            mean = v - a * jnp.sum(U * v[:, None], axis=0)
-            return v - gain * mean - sigma * gain * _lean(above_weights, geometry.basis, rate * v)
+    return jax.lax.fori_loop(0, s, column, slope)
 
-        def solve(_, b):
-            def row(i, v):
-                mean = -a[i] * jnp.sum(U[:, i] * v, axis=0)
-                above = _lean(above_weights[i][None], geometry.basis, rate * v)[0]
-                return v.at[i].set(b[i] + gain[i] * (mean + sigma[i] * above))
 
-            return jax.lax.fori_loop(j, d, row, jnp.zeros_like(b))
+def _shift_rate(degrees: PerDraw, scale: PerDraw, ell: PerDraw) -> PerDraw:
+    """dℓ_j/d shift of `diagonal_entry`, at a given ℓ_j."""
+    _, log_dell = diagonal_noise(degrees, scale, ell, jnp.zeros((2, *ell.shape), ell.dtype), jnp.zeros_like(ell))
+    return jnp.exp(log_dell)
 
-        def transpose_solve(_, b):
-            def row(m, w):
-                i = d - 1 - m
-                mean = -jnp.sum(U[i] * a * gain * w, axis=0)
-                scaled = jnp.tensordot(above_weights[:, :, i], sigma * gain * w, ((0,), (0,)))
-                return w.at[i].set(b[i] + mean + rate[i] * jnp.sum(scaled * geometry.basis, axis=0))
 
-            return jax.lax.fori_loop(0, d - j, row, jnp.zeros_like(b))
-
-        L_j = jax.lax.custom_linear_solve(matvec, rhs, solve, transpose_solve)
-        omega_j = jnp.where(below, ell * (L_j - cusp), 0.0).at[j].set(fill[j] + ell**2)
-        return L.at[:, j].set(L_j), (L_j, omega_j)
-
-    learned = flow.learned
-    by_column = jax.tree.map(lambda value: jnp.moveaxis(value, 1, 0), (noise, tangent))
-    inputs = (jnp.arange(s), jnp.moveaxis(geometry.correction, 2, 0), by_column[0])
-    inputs += (learned.from_fill, learned.from_above, by_column[1])
-    _, columns = jax.lax.scan(column, jnp.zeros_like(noise), inputs)
-    L, omega = (jnp.moveaxis(value, 0, 1) for value in columns)
-    return L, omega
+def _below_or_on(flow: StructuredColumns) -> np.ndarray:
+    return (np.arange(len(flow.scatter))[:, None] >= np.arange(flow.n_query))[..., None]
