@@ -210,11 +210,9 @@ def mean_elbo(
 def run_ggmflow(X: Float[np.ndarray, "n d"]) -> Row:
     """Fit the structured flow from nothing, compilation included, and ask for its ELBO at the same points."""
     begin, cpu_begin = time.perf_counter(), time.process_time()
-    model = gf.GraphicalFlow(  # pyright: ignore[reportAttributeAccessIssue]
-        lam=LAM_RANGE, q=Q_RANGE, temperature=1.0, random_state=0, progress=False
-    ).fit(X)
+    model = gf.GraphicalFlow(lam=LAM_RANGE, q=Q_RANGE, temperature=1.0, random_state=0, progress=False).fit(X)
     seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu_begin
-    elbo = float(np.mean([model.posterior(lam, q).diagnostics()["elbo"] for lam, q in POINTS]))
+    elbo = float(np.mean(np.array([model.posterior(lam, q).diagnostics()["elbo"] for lam, q in POINTS], float)))
     # Fitted attributes that tell the size of the flow and the steps taken, where there are such.
     leaves = jax.tree.leaves(eqx.filter(getattr(model, "flow_", None), eqx.is_inexact_array))
     parameters = sum(leaf.size for leaf in leaves) or None

@@ -1,10 +1,31 @@
-"""Shared set-up: strict dtypes, so that a float32 never slips into a float64 computation unseen."""
+"""Shared set-up: strict dtypes, so that a float32 never slips into a float64 computation unseen; one compile cache."""
+
+import os
 
 import jax
 import numpy as np
 import pytest
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+@pytest.fixture(scope="session")
+def shared_directory(tmp_path_factory):
+    """A directory of this run that all workers of pytest-xdist see."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compilation_cache(shared_directory):
+    """What one worker has compiled the others load; the user's own cache is left alone.
+
+    GGMFLOW_CACHE, if set, is used as it is: that saves minutes from the second run on.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if "GGMFLOW_CACHE" not in os.environ:
+            patch.setenv("GGMFLOW_CACHE", str(shared_directory / "compiled"))
+        yield
 
 
 @pytest.fixture
@@ -17,3 +38,17 @@ def x64():
 @pytest.fixture
 def rng():
     return np.random.default_rng(20231210)
+
+
+@pytest.fixture
+def compilations():
+    """A list to which the duration of every compilation (or loading from the cache on disk) is added."""
+    found = []
+
+    def listen(event, duration, **_):
+        if event == "/jax/core/compile/backend_compile_duration":
+            found.append(duration)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield found
+    jax.monitoring.unregister_event_duration_listener(listen)

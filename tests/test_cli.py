@@ -14,8 +14,9 @@ run = CliRunner().invoke
 
 @pytest.fixture(autouse=True)
 def jax_as_users_have_it():
-    with jax.numpy_dtype_promotion("standard"):
-        yield
+    jax.config.update("jax_numpy_dtype_promotion", "standard")
+    yield
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 def test_demo_prints_a_summary_and_writes_figures(tmp_path):
@@ -25,7 +26,7 @@ def test_demo_prints_a_summary_and_writes_figures(tmp_path):
     assert re.search(r"Trained after 25 steps and \d+ s", result.output)
     assert re.search(r"chosen λ = \d+\.\d\d at q = 1", " ".join(result.output.split()))
     assert "90 % interval, q = 0.5" in result.output
-    assert re.search(r"root mean square difference 0\.\d\d\d", " ".join(result.output.split()))
+    assert re.search(r"differ from the graphical lasso by \d\.\d\d\d", " ".join(result.output.split()))
     assert "How far to trust this: Pareto k̂ is" in result.output
     assert "No training steps were skipped" in " ".join(result.output.split())
     assert "Warning" not in result.output
@@ -49,6 +50,16 @@ def test_an_output_that_cannot_be_made_is_named(tmp_path):
     result = run(app, ["demo", "-o", str(tmp_path / "file" / "demo")])
     assert result.exit_code == 2
     assert result.output.startswith("Cannot write to") and result.output.count("\n") == 1
+
+
+def test_a_failed_fit_is_one_line(tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise FloatingPointError("training failed: no [luck]")
+
+    monkeypatch.setattr("ggmflow.cli._fit", fail)
+    result = run(app, ["demo", "-o", str(tmp_path)])
+    assert result.exit_code == 2
+    assert result.output.endswith("\ntraining failed: no [luck].\n")
 
 
 def test_version_and_help():

@@ -13,6 +13,13 @@ BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
+@pytest.fixture(autouse=True)
+def jax_as_readers_have_it():
+    jax.config.update("jax_numpy_dtype_promotion", "standard")
+    yield
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
 def blocks_of(page):
     """(line of the file where the code begins, code) of each Python block."""
     text = page.read_text(encoding="utf-8")
@@ -30,10 +37,9 @@ def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
     matplotlib.use("Agg")
     try:
         namespace = {"__name__": "__docs__"}
-        with jax.numpy_dtype_promotion("standard"):  # JAX as readers have it
-            for line, code in blocks_of(page):
-                # Blank lines in front make a traceback point into the page.
-                exec(compile("\n" * (line - 1) + code, page, "exec"), namespace)
+        for line, code in blocks_of(page):
+            # Blank lines in front make a traceback point into the page.
+            exec(compile("\n" * (line - 1) + code, page, "exec"), namespace)
     finally:
         plt.close("all")
         if backend is not None:

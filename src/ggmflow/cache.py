@@ -1,7 +1,7 @@
 """Compiled programs kept between processes, so that the second fit of a shape starts at once.
 
-They lie in the user's cache directory, `~/.cache/ggmflow/xla` or what the environment variable GGMFLOW_CACHE says ("off"
-for none). JAX is told of it only while a block runs; a cache the user has configured is left alone.
+They lie in the user's cache directory, `~/.cache/ggmflow/xla`, or where the environment variable GGMFLOW_CACHE says
+("off": nowhere). JAX is told of it only while a block runs; a cache the user has configured is left alone.
 """
 
 import os
@@ -13,6 +13,7 @@ from pathlib import Path
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
+_DIRECTORY = "jax_compilation_cache_dir"
 _OPTIONS = {
     "jax_persistent_cache_min_compile_time_secs": 0.5,
     "jax_compilation_cache_max_size": 512 * 2**20,  # bytes; the least recently used go first
@@ -39,7 +40,7 @@ def cache_directory() -> Path | None:
 def compilation_cache_enabled() -> Iterator[None]:
     """Let JAX keep what it compiles inside the block; afterwards its settings are as before."""
     directory = cache_directory()
-    if directory is None or jax.config.jax_compilation_cache_dir is not None:
+    if directory is None or getattr(jax.config, _DIRECTORY) is not None:
         yield
         return
     try:
@@ -50,11 +51,11 @@ def compilation_cache_enabled() -> Iterator[None]:
         return
     before = {name: getattr(jax.config, name) for name in _OPTIONS}
     try:
-        for name, value in {**_OPTIONS, "jax_compilation_cache_dir": str(directory)}.items():
+        for name, value in {**_OPTIONS, _DIRECTORY: str(directory)}.items():
             jax.config.update(name, value)
         compilation_cache.reset_cache()  # JAX looks at the directory once
         yield
     finally:
-        for name, value in {**before, "jax_compilation_cache_dir": None}.items():
+        for name, value in {**before, _DIRECTORY: None}.items():
             jax.config.update(name, value)
         compilation_cache.reset_cache()

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import jax
 import matplotlib
@@ -83,7 +83,10 @@ def demo(
         output.mkdir(parents=True, exist_ok=True)
         for name in FIGURES:
             (output / name).touch()  # fail before the work, not after it
-    _run_demo(output, n_features, n_samples, steps, seed)
+    try:
+        _run_demo(output, n_features, n_samples, steps, seed)
+    except FloatingPointError as error:  # training failed, and says why
+        _stop(f"{error}.")
 
 
 @contextmanager
@@ -92,9 +95,12 @@ def _cannot_write(output: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"Cannot write to {output}: {error.strerror or error}. Choose another with --output."
-        Console(stderr=True, soft_wrap=True, highlight=False).print(message, style="red", markup=False)
-        raise typer.Exit(2) from None
+        _stop(f"Cannot write to {output}: {error.strerror or error}. Choose another with --output.")
+
+
+def _stop(message: str) -> NoReturn:
+    Console(stderr=True, soft_wrap=True, highlight=False).print(message, style="red", markup=False)
+    raise typer.Exit(2) from None
 
 
 def _run_demo(output: Path, n_features: int, n_samples: int, steps: int | None, seed: int) -> None:
@@ -106,11 +112,11 @@ def _run_demo(output: Path, n_features: int, n_samples: int, steps: int | None, 
         f"One flow is fitted for every shrinkage λ, every q from 0.25 to 1.25 and every temperature from {COLD} to 1.\n"
     )
     model = _fit(X, steps, seed)
-    lam = np.geomspace(*model.lam_range_, 7)
-    warm = {q: [_look(model, value, q, seed) for value in lam] for q in EXPONENTS}
-    chosen = {q: _look(model, model.lam_, q, seed) for q in EXPONENTS}
-    lam_path = np.geomspace(*model.lam_range_, 13)
-    cold = {q: np.stack([_cold_mean(model, value, q) for value in lam_path]) for q in EXPONENTS}
+    lam, lam_path = (np.geomspace(*model.lam_range_, num) for num in (7, 13))
+    with console.status(f"Drawing from the posterior at {len(EXPONENTS) * (1 + lam.size + lam_path.size)} conditions"):
+        warm = {q: [_look(model, value, q, seed) for value in lam] for q in EXPONENTS}
+        chosen = {q: _look(model, model.lam_, q, seed) for q in EXPONENTS}
+        cold = {q: np.stack([_cold_mean(model, value, q) for value in lam_path]) for q in EXPONENTS}
     lasso, lasso_path = _lasso(model.scatter_, lam), _lasso(model.scatter_, lam_path)
 
     names = model.scatter_.names
@@ -118,8 +124,8 @@ def _run_demo(output: Path, n_features: int, n_samples: int, steps: int | None, 
     _print_edges_along_lam(truth, lam, warm, lasso)
     difference = (cold[1.0] - lasso_path)[:, *pairs]
     console.print(
-        f"\nAt temperature {COLD} and q = 1 the same flow follows the graphical lasso: root mean square difference "
-        f"{np.sqrt(np.mean(difference**2)):.3f} over {lam_path.size} λ.\n"
+        f"\nThe path: at temperature {COLD} and q = 1 the means of the same flow differ from the graphical lasso by "
+        f"{np.sqrt(np.mean(difference**2)):.3f} (root mean square over off-diagonal entries at {lam_path.size} λ).\n"
     )
     _print_trust(model, [*(found for row in warm.values() for found in row), *chosen.values()])
 

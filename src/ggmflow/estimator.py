@@ -1,13 +1,17 @@
 """GraphicalFlow: from a table to the posterior of its precision matrix at every (λ, q, T) of a range, in one fit.
 
     X → Scatter(S, n) → flow q(Ω | λ, q, T), trained once → posterior(λ, q, T)
+
+It is a scikit-learn estimator: parameters are stored as given and checked in `fit`, results end in an underscore.
 """
 
+import inspect
+import os
 import warnings
 from collections.abc import Iterable
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
 import equinox as eqx
 import jax
@@ -15,23 +19,40 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
+from scipy.sparse import issparse
 from scipy.special import gammaln
 from sklearn.base import BaseEstimator
 from sklearn.covariance import log_likelihood
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ggmflow import io
 from ggmflow.cache import compilation_cache_enabled
 from ggmflow.data import Scatter
-from ggmflow.flow.build import MatrixFlow, build_flow
+from ggmflow.flow.build import Architecture, MatrixFlow, build_flow
 from ggmflow.posterior import Posterior
 from ggmflow.progress import training_bar
 from ggmflow.sampling import FlowSource, chunk_size
 from ggmflow.source import RandomState, as_key
-from ggmflow.train import CHUNK, Report, Settings, train
+from ggmflow.train import CHUNK, Report, Settings, reports_from_array, train
 
 _COOLING = (5.0, 100)  # T₀ and the number of stages of the published cooling
+
+
+class _Unreadable:
+    """A parameter that can be set but not read as an attribute.
+
+    scikit-learn takes whatever has an attribute `transform` for a transformer and calls it, even if it is None.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        vars(instance)[self.name] = value
+
+    def __get__(self, instance: Any, owner: type | None = None) -> NoReturn:
+        raise AttributeError(f"{self.name} is a parameter and no method: get_params()[{self.name!r}] has its value")
 
 
 class GraphicalFlow(BaseEstimator):
@@ -102,6 +123,8 @@ class GraphicalFlow(BaseEstimator):
     (4, 4)
     """
 
+    transform = _Unreadable()
+
     def __init__(
         self,
         lam: Literal["auto"] | float | tuple[float, float] = "auto",
@@ -111,7 +134,7 @@ class GraphicalFlow(BaseEstimator):
         standardize: bool = True,
         transform: str | None = None,
         missing: str = "error",
-        architecture: str = "structured",
+        architecture: Architecture = "structured",
         steps: int | None = None,
         batch_size: int | None = None,
         random_state: RandomState = None,
@@ -124,7 +147,7 @@ class GraphicalFlow(BaseEstimator):
         self.standardize = standardize
         self.transform = transform
         self.missing = missing
-        self.architecture = architecture
+        self.architecture: Architecture = architecture
         self.steps = steps
         self.batch_size = batch_size
         self.random_state = random_state
@@ -150,24 +173,27 @@ class GraphicalFlow(BaseEstimator):
         """
         scatter = self._read(X)
         low, high = self._ranges(scatter)
-        self.scatter_ = scatter
-        self.query_ = np.arange(scatter.n_features) if self.query is None else scatter.index(self.query)
+        query = np.arange(scatter.n_features) if self.query is None else scatter.index(self.query)
+        key = as_key(self.random_state)
+        for name in ("flow_", "_snapshots", "_precision"):  # an earlier fit's, should this one not end well
+            vars(self).pop(name, None)
+        self.scatter_, self.query_ = scatter, query
         self.lam_range_, self.q_range_, self.temperature_range_ = (
             _readable(np.exp(low[0]), np.exp(high[0])),
             _readable(low[1], high[1]),
             _readable(np.exp(low[2]), np.exp(high[2])),
         )
         self._low, self._high = low, high
-        flow = self._untrained(jax.random.fold_in(self._key(), 0))
+        flow = self._untrained(jax.random.fold_in(key, 0))
         settings = self._settings(flow.n_entries)
         snapshot_at = ()
         if self.architecture == "paper":
             settings = settings._replace(cooling=(_COOLING[0], self.temperature_range_[0], _COOLING[1]))
-            snapshot_at = self.temperature_range_
+            snapshot_at = (self._warmest(), self.temperature_range_[0])
         with compilation_cache_enabled(), training_bar(self.progress) as report:
             trained = train(
                 flow,
-                jax.random.fold_in(self._key(), 1),
+                jax.random.fold_in(key, 1),
                 low,
                 high,
                 settings,
@@ -175,7 +201,12 @@ class GraphicalFlow(BaseEstimator):
                 checkpoint=None if checkpoint is None else Path(checkpoint),
                 snapshot_at=snapshot_at,
             )
-        self._set_flows(trained.flow, trained.snapshots)
+        if trained.status == "failed":
+            raise FloatingPointError(
+                "training failed: the ELBO was never finite. Narrow the ranges of lam, q and temperature, "
+                "above all away from their lowest values"
+            )
+        self.flow_, self._snapshots = trained.flow, trained.snapshots
         self.history_ = pd.DataFrame(trained.history, columns=list(Report._fields))
         self.n_iter_ = int(self.history_["step"].iloc[-1])
         self.status_ = trained.status
@@ -183,6 +214,13 @@ class GraphicalFlow(BaseEstimator):
             warnings.warn(
                 f"interrupted after {self.n_iter_} of {settings.steps} steps: this is the best model so far. "
                 "Check posterior(...).diagnostics() before trusting it",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        elif (skipped := int(self.history_["skipped"].iloc[-1])) > 0.05 * self.n_iter_:
+            warnings.warn(
+                f"{skipped} of {self.n_iter_} steps were skipped because their gradient was not finite. "
+                "Check posterior(...).diagnostics(); narrower ranges of lam, q and temperature may help",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -224,16 +262,17 @@ class GraphicalFlow(BaseEstimator):
 
     @property
     def precision_(self) -> Float[np.ndarray, "s d"]:
-        """Posterior mean at (lam_, q_), in the scale of X."""
+        """Posterior mean at (lam_, q_) and T = 1, or the temperature of the range next to it, in the scale of X."""
         check_is_fitted(self, "flow_")
         if not hasattr(self, "_precision"):
             scale = self.scatter_.scale
-            self._precision = self.posterior().mean() / scale[self.query_][:, None] / scale
+            self._precision = self.posterior(temperature=self._warmest()).mean() / scale[self.query_][:, None] / scale
         return self._precision
 
     @property
     def covariance_(self) -> Float[np.ndarray, "d d"]:
         """Inverse of `precision_`; a query gives rows of the precision matrix only, and no covariance."""
+        check_is_fitted(self, "flow_")
         if len(self.query_) < self.scatter_.n_features:
             raise AttributeError("with a query only rows of the precision matrix are known, so there is no covariance_")
         return np.linalg.inv(self.precision_)
@@ -259,7 +298,8 @@ class GraphicalFlow(BaseEstimator):
         check_is_fitted(self, "flow_")
         if len(self.query_) < self.scatter_.n_features:
             raise ValueError("score needs the whole precision matrix: fit without a query")
-        _check_feature_names(self, X, reset=False)
+        if not isinstance(X, str | os.PathLike):  # a file's columns are found by name
+            validate_data(self, X, reset=False, skip_check_array=True)
         working = self.scatter_.working(X)
         scale = self.scatter_.scale
         precision = self.precision_ * scale * scale[:, None]
@@ -276,6 +316,9 @@ class GraphicalFlow(BaseEstimator):
         check_is_fitted(self, "flow_")
         scatter_header, scatter_arrays = self.scatter_.to_arrays()
         parameters = self.get_params(deep=False)
+        for name in ("lam", "q", "temperature"):
+            if isinstance(parameters[name], np.ndarray):
+                parameters[name] = parameters[name].tolist()
         if not isinstance(parameters["random_state"], Integral | None):
             parameters["random_state"] = None  # a generator has moved on: its state would not reproduce this fit
         if not isinstance(parameters["query"], str | Integral | None):
@@ -287,12 +330,13 @@ class GraphicalFlow(BaseEstimator):
             "low": self._low.tolist(),
             "high": self._high.tolist(),
             "query": self.query_.tolist(),
-            "history": self.history_.to_numpy(dtype=float).tolist(),
+            "feature_names": hasattr(self, "feature_names_in_"),
             "status": self.status_,
             "chosen": [self.lam_, self.q_],
             "snapshots": list(self._snapshots),
         }
-        arrays = {f"scatter/{name}": array for name, array in scatter_arrays.items()}
+        arrays = {"history": self.history_.to_numpy(dtype=float)}
+        arrays |= {f"scatter/{name}": array for name, array in scatter_arrays.items()}
         for k, flow in enumerate([self.flow_, *self._snapshots.values()]):
             leaves = jax.tree.leaves(eqx.filter(flow, eqx.is_array))
             arrays |= {f"flow{k}/{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
@@ -315,14 +359,14 @@ class GraphicalFlow(BaseEstimator):
         header, arrays = io.read(path)
         try:
             return cls._from_file(header, arrays)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
             raise io.ModelFileError(f"{path} is no ggmflow model, or was changed: {error}") from None
 
     @classmethod
     def _from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
         if header["kind"] != "model":
             raise ValueError(f"it holds a {header['kind']}")
-        parameters = {
+        parameters: dict[str, Any] = {
             name: tuple(value) if name in ("lam", "q", "temperature") and isinstance(value, list) else value
             for name, value in header["parameters"].items()
         }
@@ -333,7 +377,7 @@ class GraphicalFlow(BaseEstimator):
         model.query_ = model.scatter_.index(header["query"])
         model._low, model._high = (np.array(header[name], dtype=float) for name in ("low", "high"))
         low, high = model._low, model._high
-        if low.shape != (3,) or high.shape != (3,) or not np.all(low <= high):
+        if not (low.shape == high.shape == (3,) and np.all(low <= high) and np.all(np.abs([low, high]) < 100)):
             raise ValueError("its ranges make no sense")
         model.lam_range_, model.q_range_, model.temperature_range_ = (
             _readable(np.exp(low[0]), np.exp(high[0])),
@@ -343,23 +387,44 @@ class GraphicalFlow(BaseEstimator):
         # A new flow of the same shape shows which arrays to expect; nothing about its structure is read from the file.
         skeleton = model._untrained(jax.random.key(0))
         flows = [_fill(skeleton, arrays, f"flow{k}/") for k in range(1 + len(header["snapshots"]))]
-        model._set_flows(flows[0], dict(zip(map(float, header["snapshots"]), flows[1:], strict=True)))
-        model.history_ = pd.DataFrame(header["history"], columns=list(Report._fields))
-        model.history_ = model.history_.astype({"step": int, "steps": int, "skipped": int})
+        model.flow_ = flows[0]
+        model._snapshots = dict(zip(map(float, header["snapshots"]), flows[1:], strict=True))
+        model.history_ = pd.DataFrame(reports_from_array(arrays["history"]), columns=list(Report._fields))
         model.n_iter_ = int(model.history_["step"].iloc[-1])
         model.status_ = str(header["status"])
         model.lam_, model.q_ = map(float, header["chosen"])
         model.n_features_in_ = model.scatter_.n_features
+        if header["feature_names"]:
+            vars(model)["feature_names_in_"] = np.array(model.scatter_.names, dtype=object)
         return model
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name, as in scikit-learn.
+
+        Parameters
+        ----------
+        deep
+            Of no effect: no parameter is an estimator.
+        """
+        return {name: vars(self)[name] for name in inspect.signature(type(self)).parameters}
+
+    def __sklearn_tags__(self):
+        """What scikit-learn should know: whether missing values are allowed."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing in ("drop", "em")
+        return tags
+
     def _read(self, X: Any) -> Scatter:
+        if issparse(X) or (isinstance(X, np.ndarray) and np.iscomplexobj(X)):
+            raise ValueError(f"{'Sparse' if issparse(X) else 'Complex'} data not supported")
         if isinstance(X, Scatter):
-            self.n_features_in_ = X.n_features
-            return X
-        scatter = Scatter.from_data(
-            X, standardize=self.standardize, transform=self.transform, missing=self.missing
-        )
-        _check_feature_names(self, X, reset=True)
+            scatter = X
+        else:
+            transform = self.get_params(deep=False)["transform"]
+            scatter = Scatter.from_data(X, standardize=self.standardize, transform=transform, missing=self.missing)
+        vars(self).pop("feature_names_in_", None)
+        if not isinstance(X, Scatter | str | os.PathLike):
+            validate_data(self, X, skip_check_array=True)  # pyright: ignore[reportArgumentType]
         self.n_features_in_ = scatter.n_features
         return scatter
 
@@ -377,8 +442,8 @@ class GraphicalFlow(BaseEstimator):
         q, temperature = _range("q", self.q), _range("temperature", self.temperature)
         if q[0] < 0.05 or q[1] > 4:
             raise ValueError(f"q must lie between 0.05 and 4, got {self.q!r}")
-        if self.architecture == "paper" and not temperature[0] <= 1 <= max(temperature[1], 1):
-            raise ValueError(f"the paper's cooling passes T = 1: temperature must reach 1, got {self.temperature!r}")
+        if self.architecture == "paper" and temperature[0] > 1:
+            raise ValueError(f"the paper's cooling ends at T = 1 or below, got temperature={self.temperature!r}")
         ends = np.array([np.log(lam), q, np.log(temperature)])
         return ends[:, 0], ends[:, 1]
 
@@ -387,7 +452,7 @@ class GraphicalFlow(BaseEstimator):
         steps = self._steps(n_entries)
         batch = self.batch_size
         if batch is None:
-            batch = 128 if n_entries <= 1000 else 64 if n_entries <= 3000 else 32
+            batch = 128 if n_entries <= 300 else 64 if n_entries <= 3000 else 32
         if isinstance(batch, bool) or not isinstance(batch, Integral) or batch < 2:
             raise ValueError(f"batch_size must be an integer of at least 2, got {batch!r}")
         num_draws = 2 if batch < 16 else 4
@@ -404,24 +469,16 @@ class GraphicalFlow(BaseEstimator):
 
     def _untrained(self, key) -> MatrixFlow:
         scatter = self.scatter_.reorder(self._order())
-        return build_flow(
-            key, self.architecture, scatter.matrix, scatter.n, len(self.query_), self._low, self._high
-        )
+        return build_flow(key, self.architecture, scatter.matrix, scatter.n, len(self.query_), self._low, self._high)
 
     def _order(self) -> Int[np.ndarray, " d"]:
         """Columns of the data in the flow's order: query variables first."""
         rest = np.setdiff1d(np.arange(self.scatter_.n_features), self.query_)
         return np.concatenate([self.query_, rest])
 
-    def _key(self):
-        if not hasattr(self, "_fit_key"):
-            self._fit_key = as_key(self.random_state)
-        return self._fit_key
-
-    def _set_flows(self, flow: MatrixFlow, snapshots: dict[float, MatrixFlow]) -> None:
-        self.flow_, self._snapshots = flow, snapshots
-        for name in ("_precision", "_fit_key"):
-            self.__dict__.pop(name, None)
+    def _warmest(self) -> float:
+        """1, or the temperature of the range that is next to it."""
+        return float(np.clip(1.0, *self.temperature_range_))
 
     def _flow_at(self, temperature: float) -> MatrixFlow:
         if self.architecture != "paper":
@@ -455,7 +512,7 @@ class GraphicalFlow(BaseEstimator):
         self.lam_ = self.lam_range_[0]
         if self.lam_range_[0] == self.lam_range_[1]:
             return
-        temperature = float(np.clip(1.0, *self.temperature_range_))
+        temperature = self._warmest()
         grid = np.geomspace(*self.lam_range_, 17)
         key = jax.random.key(0)  # the same noise everywhere, so that the curve is smooth
         num_draws = chunk_size(self.flow_.n_entries)

@@ -39,8 +39,6 @@ def training_bar(show: bool, console: Console | None = None) -> Iterator[Callabl
             numbers = f"ELBO {report.elbo:.2f}  ESS {report.ess:.0%}"
             if report.skipped:
                 numbers += f"  skipped {report.skipped}"
-            progress.update(
-                task, description="training ", completed=report.step, total=report.steps, numbers=numbers
-            )
+            progress.update(task, description="training ", completed=report.step, total=report.steps, numbers=numbers)
 
         yield show_report

@@ -1,6 +1,5 @@
-"""A trained flow at one condition as a source of draws: Ω ~ q(· | λ, q, T), rows and columns in the order of the data."""
+"""A trained flow at one condition as a source of draws Ω ~ q(· | λ, q, T), rows and columns in the data's order."""
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import equinox as eqx
@@ -16,8 +15,6 @@ from ggmflow.target import entry_indices
 
 _draw = eqx.filter_jit(draw)
 _log_prob = eqx.filter_jit(log_prob)
-
-_WORKERS = 2  # chunks at once; a chunk alone does not keep two cores busy
 
 
 class FlowSource(NamedTuple):
@@ -51,9 +48,9 @@ class FlowSource(NamedTuple):
         def chunk(k: int):
             return jax.tree.map(np.asarray, _draw(self.flow, jax.random.fold_in(key, k), condition, size))
 
-        with compilation_cache_enabled(), ThreadPoolExecutor(_WORKERS) as pool:
-            first = chunk(0)  # compiles, before threads would do so twice
-            parts = [first, *pool.map(chunk, range(1, count))]
+        # One chunk after the other: two programs at once, each waiting for workers of JAX's one pool, can deadlock.
+        with compilation_cache_enabled():
+            parts = [chunk(k) for k in range(count)]
         entries, log_q, log_p = (np.concatenate(part)[:num_draws] for part in zip(*parts, strict=True))
         return entries, log_q, log_p
 
@@ -63,9 +60,13 @@ class FlowSource(NamedTuple):
         row, col = entry_indices(d, s)
         # Rows of the data's matrix: without a query row i is variable i, with one it is query variable i.
         rows = np.asarray(precision)[:, self.order if s == d else slice(None)][:, :, self.order]
+        entries, condition = rows[:, col, row].astype(np.float32), jnp.asarray(self.condition, jnp.float32)
+        # Chunks of one size here too: how many matrices are asked for would be compiled in otherwise.
+        size = chunk_size(self.flow.n_entries)
+        padded = np.concatenate([entries, np.repeat(entries[-1:], -len(entries) % size, axis=0)])
         with compilation_cache_enabled():
-            entries = jnp.asarray(rows[:, col, row], jnp.float32)
-            return np.asarray(_log_prob(self.flow, entries, jnp.asarray(self.condition, jnp.float32)), float)
+            parts = [_log_prob(self.flow, jnp.asarray(part), condition) for part in padded.reshape(-1, size, len(row))]
+        return np.concatenate(parts, dtype=float)[: len(entries)]
 
     def _to_rows(self, entries: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N s d"]:
         d, s = len(self.order), self.flow.n_query

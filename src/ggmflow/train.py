@@ -3,7 +3,7 @@
     θ ← θ − η_i Adam(∇ mean_c E_z[log q_θ − log p̃]),      η_i = η₀ (0.01 + 0.99 (1 + cos πi/N)/2)
 
 Steps run in compiled chunks without looking at the host. The last iteration of a chunk trains nothing: it evaluates the
-averaged weights on a fixed grid of conditions with fixed noise, which decides about the best weights and early stopping.
+averaged weights on a fixed grid of conditions with fixed noise, which decides about best weights and early stopping.
 """
 
 import hashlib
@@ -147,7 +147,8 @@ def train(
     """
     weights, frozen = eqx.partition(flow, eqx.is_inexact_array, is_leaf=lambda leaf: isinstance(leaf, NonTrainable))
     num_chunks = -(-settings.steps // CHUNK)
-    state = State(weights, weights, _optimizer().init(weights), jnp.array(0), jnp.array(0))
+    zero = jnp.zeros((), jnp.int32)  # of no weak type: what a checkpoint gives back must not be compiled anew
+    state = State(weights, weights, _optimizer().init(weights), zero, zero)
     # Buffers are donated to each chunk: none of them may be shared.
     state = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), state)
     best, best_elbo, best_chunk = jax.tree.map(jnp.copy, state.average), float("-inf"), 0
@@ -175,7 +176,8 @@ def train(
                 settings.learning_rate,
             )
             log_ratio = np.asarray(log_ratio, float)  # waits for the chunk
-            elbo, ess = -float(np.mean(log_ratio)), float(np.exp(-np.mean(np.var(log_ratio, axis=1, ddof=1))))
+            with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is told by the status
+                elbo, ess = -float(np.mean(log_ratio)), float(np.exp(-np.mean(np.var(log_ratio, axis=1, ddof=1))))
             # While the temperature falls, ELBOs are not comparable: the last weights count.
             if elbo > best_elbo or (temperature is not None and np.isfinite(elbo)):
                 best, best_elbo, best_chunk = jax.tree.map(jnp.copy, state.average), elbo, chunk + 1
@@ -221,10 +223,11 @@ def _run_chunk(fixed, state: State, num_conditions: int, num_draws: int, learnin
         conditions = jnp.where(evaluate, grid, conditions)
         weights = jax.tree.map(lambda a, b: jnp.where(evaluate, a, b), state.average, state.weights)
         gradient, log_ratio = jax.grad(loss, has_aux=True)(weights, noise_key, conditions)
-        norm = optax.global_norm(gradient)
+        norm = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)))
         usable = jnp.isfinite(norm)
         gradient = jax.tree.map(lambda leaf: leaf * jnp.minimum(1.0, _CLIP / (norm + 1e-6)), gradient)
-        updates, optimizer_state = optimizer.update(gradient, state.optimizer)
+        with jax.numpy_dtype_promotion("standard"):  # optax mixes integers and floats, whatever the user has set
+            updates, optimizer_state = optimizer.update(gradient, state.optimizer)
         rate = learning_rate * (0.01 + 0.495 * (1 + jnp.cos(jnp.pi * state.step.astype(jnp.float32) / steps)))
         moved = jax.tree.map(lambda leaf, update: leaf - rate * update, state.weights, updates)
         average = jax.tree.map(lambda a, b: _AVERAGE * a + (1 - _AVERAGE) * b, state.average, moved)
@@ -316,7 +319,7 @@ def _load_checkpoint(path: Path, identity: dict[str, Any], progress: Any):
             "Delete it to start anew, or fit with what it was written with"
         )
     leaves, structure = jax.tree.flatten(progress)
-    new = [jnp.asarray(arrays[f"leaf{k}"], leaf.dtype) for k, leaf in enumerate(leaves)]
+    new = [jnp.array(arrays[f"leaf{k}"], leaf.dtype) for k, leaf in enumerate(leaves)]
     elbo, chunk = arrays["best"].tolist()
     return jax.tree.unflatten(structure, new), reports_from_array(arrays["history"]), (elbo, int(chunk))
 

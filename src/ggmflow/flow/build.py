@@ -5,7 +5,8 @@
 Conditions are vectors [log λ, q, log T]. Densities are with respect to Lebesgue measure on the free entries of Ω.
 """
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -37,8 +38,8 @@ class MatrixFlow(eqx.Module):
     """
 
     bijection: AbstractBijection
-    scatter: NonTrainable[Float[Array, "d d"]]
-    n_samples: NonTrainable[Float[Array, ""]]
+    scatter: Float[Array, "d d"]
+    n_samples: Float[Array, ""]
     n_query: int = eqx.field(static=True)
 
     @property
@@ -86,7 +87,9 @@ def build_flow(
         )
     else:
         raise ValueError(f"unknown architecture {architecture!r}: choose 'structured' or 'paper'")
-    return MatrixFlow(bijection, NonTrainable(scatter), NonTrainable(jnp.asarray(n_samples, jnp.float32)), n_query)
+    # Wrapped until `unwrap`, so that training leaves them alone.
+    fixed: Callable[[Array], Any] = NonTrainable
+    return MatrixFlow(bijection, fixed(scatter), fixed(jnp.asarray(n_samples, jnp.float32)), n_query)
 
 
 def flow_loss(

@@ -13,7 +13,8 @@ embedding of (log λ, q, log T); and how δ and ℓ_j lean on the fill-in F and 
 are evaluated at once (ε = AᵀΨL); only drawing is sequential. Draws lie on the last axis of every array.
 """
 
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -49,8 +50,8 @@ class Learned(eqx.Module):
     ridge: Float[Array, "d E"]
     ridge_0: Float[Array, " d"]
     # How row i ≥ j of column j leans on the fill-in of row k > j, and on the realized entry j < k < i.
-    from_fill: Float[Array, "s d R d"] | Parameterize
-    from_above: Float[Array, "s d R d"] | Parameterize
+    from_fill: Float[Array, "s d R d"]
+    from_above: Float[Array, "s d R d"]
 
 
 class Geometry(NamedTuple):
@@ -96,11 +97,12 @@ class StructuredColumns(AbstractBijection):
     """
 
     learned: Learned
-    scatter: NonTrainable[Float[Array, "d d"]]
-    n_samples: NonTrainable[Float[Array, ""]]
-    center: NonTrainable[Float[Array, " 3"]]
-    half_range: NonTrainable[Float[Array, " 3"]]
-    network: NonTrainable[Network]
+    # Not trained; wrapped, like the masked weights, until `paramax.unwrap`.
+    scatter: Float[Array, "d d"]
+    n_samples: Float[Array, ""]
+    center: Float[Array, " 3"]
+    half_range: Float[Array, " 3"]
+    network: Network
     shape: tuple[int, ...] = eqx.field(static=True)
     n_query: int = eqx.field(static=True)
     cond_shape: ClassVar[tuple[int, ...]] = (3,)
@@ -121,27 +123,27 @@ class StructuredColumns(AbstractBijection):
         scatter, low, high = (jnp.asarray(value, jnp.float32) for value in (scatter, low, high))
         d, s = len(scatter), n_query
         self.learned = _initial(key, d, s, embedding, hidden, cold=bool(high[2] > low[2]))
-        self.scatter = NonTrainable(scatter)
-        self.n_samples = NonTrainable(jnp.asarray(n_samples, jnp.float32))
-        self.center = NonTrainable((low + high) / 2)
+        self.scatter = _fixed(scatter)
+        self.n_samples = _fixed(jnp.asarray(n_samples, jnp.float32))
+        self.center = _fixed((low + high) / 2)
         # A range of one point is centred to 0, so its scale does not matter.
-        self.half_range = NonTrainable(jnp.where(high > low, (high - low) / 2, 1.0))
-        self.network = NonTrainable(jax.tree.map(jnp.asarray, network or load_network()))
+        self.half_range = _fixed(jnp.where(high > low, (high - low) / 2, 1.0))
+        self.network = _fixed(jax.tree.map(jnp.asarray, network or load_network()))
         self.shape = (len(entry_indices(d, s)[0]),)
         self.n_query = s
 
-    def transform_and_log_det(self, x: ArrayLike, condition: ArrayLike | None = None) -> tuple[Array, Array]:
+    def transform_and_log_det(self, x: Array, condition: Array | None = None) -> tuple[Array, Array]:
         """Free entries of Ω and log |dΩ/dz|, with respect to Lebesgue measure on those entries."""
-        geometry = self.geometry(condition)
+        geometry = self.geometry(jnp.asarray(condition))
         columns, omega = draw_columns(self, geometry, x[:, None])
         coordinates = find_coordinates(self, geometry, columns, omega)
         noise = place(x[:, None], self)
         _, log_dx = _transport(self, geometry, coordinates, noise)
         return pick(omega, self)[:, 0], _log_det(geometry, coordinates, noise, log_dx)[0]
 
-    def inverse_and_log_det(self, y: ArrayLike, condition: ArrayLike | None = None) -> tuple[Array, Array]:
+    def inverse_and_log_det(self, y: Array, condition: Array | None = None) -> tuple[Array, Array]:
         """Noise behind the free entries of a positive definite Ω, all entries at once."""
-        geometry = self.geometry(condition)
+        geometry = self.geometry(jnp.asarray(condition))
         d, s = len(self.scatter), self.n_query
         columns = cholesky_columns(precision_from_entries(y, d, s))[..., None]
         omega = to_columns(y, d, s)[..., None]
@@ -159,6 +161,15 @@ class StructuredColumns(AbstractBijection):
         return jax.tree.map(lambda leaf: jnp.repeat(leaf, num_draws, axis=-1), stacked)
 
 
+def _fixed(value: Any) -> Any:
+    """Keep out of training; typed as what `unwrap` makes of it."""
+    return NonTrainable(value)
+
+
+def _masked(mask: Callable[[Array], Array], weights: Array) -> Any:
+    return Parameterize(mask, weights)
+
+
 def _initial(key: PRNGKeyArray, d: int, s: int, embedding: int, hidden: int, cold: bool) -> Learned:
     key_1, key_2 = jax.random.split(key)
     E = 2 * embedding if cold else embedding
@@ -173,8 +184,8 @@ def _initial(key: PRNGKeyArray, d: int, s: int, embedding: int, hidden: int, col
         correction_0=jnp.zeros((NUM_CORRECTIONS, d, s)),
         ridge=jnp.zeros((d, E)),
         ridge_0=jnp.zeros(d),
-        from_fill=Parameterize(_mask_fill, jnp.zeros((s, d, R, d))),
-        from_above=Parameterize(_mask_above, jnp.zeros((s, d, R, d))),
+        from_fill=_masked(_mask_fill, jnp.zeros((s, d, R, d))),
+        from_above=_masked(_mask_above, jnp.zeros((s, d, R, d))),
     )
 
 
@@ -416,5 +427,5 @@ def _diagonal(matrix: Float[Array, "d d b"]) -> Float[Array, "d b"]:
     return matrix[index, index]
 
 
-def _below(flow: StructuredColumns) -> np.ndarray:
+def _below(flow: StructuredColumns) -> Any:
     return (np.arange(len(flow.scatter))[:, None] > np.arange(flow.n_query))[..., None]

@@ -26,7 +26,6 @@ from ggmflow.flow.columns import (
     _diagonal,
     _lean,
     _squash_fill,
-    contract,
     diagonal_entry,
     diagonal_noise,
     draw_columns,
@@ -112,8 +111,8 @@ def _tangent(flow: StructuredColumns, geometry: Geometry, L: PerDraw, omega: Per
     coordinates = find_coordinates(flow, geometry, L, omega)
     noise = noise * jnp.exp(geometry.correction[3]) + geometry.correction[4]
     # The network runs on the free entries only, not on the empty half of the square.
-    packed = [pick(value, flow) for value in (noise, coordinates.delta, coordinates.log_kappa)]
-    partials = transport_partials(flow.network, *packed, jnp.broadcast_to(geometry.q, packed[0].shape))
+    z, delta, log_kappa = (pick(value, flow) for value in (noise, coordinates.delta, coordinates.log_kappa))
+    partials = transport_partials(flow.network, z, delta, log_kappa, jnp.broadcast_to(geometry.q, z.shape))
     partials = jax.tree.map(lambda value: place(value, flow), partials)
     return Tangent(partials, noise, coordinates.delta, coordinates.log_kappa)
 
@@ -142,7 +141,7 @@ def _next_columns(
 ) -> PerDraw:
     """G: every entry of L from those before it, with τ replaced by its tangent. At the draws it returns L itself."""
     partials, correction, index = tangent.partials, geometry.correction, np.arange(flow.n_query)
-    ell, delta, log_kappa, log_sigma, shift = find_coordinates(flow, geometry, L, omega)
+    _, delta, log_kappa, log_sigma, shift = find_coordinates(flow, geometry, L, omega)
     x_z, x_delta, x_kappa = partials.x_of
     inner = noise * jnp.exp(correction[3]) + correction[4]
     x = partials.x + x_delta * (delta - tangent.delta) + x_kappa * (log_kappa - tangent.log_kappa)
@@ -156,9 +155,7 @@ def _next_columns(
     )
 
 
-def solve_adjoint(
-    flow: StructuredColumns, geometry: Geometry, L: PerDraw, tangent: Tangent, slope: PerDraw
-) -> PerDraw:
+def solve_adjoint(flow: StructuredColumns, geometry: Geometry, L: PerDraw, tangent: Tangent, slope: PerDraw) -> PerDraw:
     """w = (I − ∂G/∂L)⁻ᵀ slope, from the last column to the first, (d, s, b)."""
     d, s = len(flow.scatter), flow.n_query
     U, a, basis = geometry.U, _diagonal(geometry.A), geometry.basis

@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from flowjax.bijections import AbstractBijection
 from jax.nn import sigmoid, softplus
-from jaxtyping import Array, ArrayLike, Float
-from paramax import NonTrainable
+from jaxtyping import Array, Float
+from paramax import NonTrainable, unwrap
 
 from ggmflow.flow.monotone import invert_increasing
 
@@ -31,7 +31,8 @@ NUM_PARAMETERS = 6 * NUM_PAIRS + 5 + 2 * NUM_POWERS
 DELTA_RANGE, LOG_KAPPA_RANGE = 40.0, (-8.0, 6.0)
 _MIN_WIDTH = 1e-2
 
-Entries = Float[Array, "*entries"]
+Entries = Float[Array, "..."]
+PerParameter = Float[Array, "parameters ..."]  # one row for each of several parameters
 
 
 class Network(NamedTuple):
@@ -56,16 +57,14 @@ def load_network() -> Network:
 class Shape(NamedTuple):
     """Everything about τ that does not depend on z."""
 
-    raw: Float[Array, "parameters *entries"]
+    raw: PerParameter
     slab: Entries  # x*, about where the slab's mode is
     log_spike: Entries  # log of the width of the spike
     odd: Entries  # δ/√(1+δ²): what is multiplied by it changes sign with δ
     inside: Entries  # 1 in the trained range, 0 far outside
 
 
-def transport(
-    network: Network, z: Entries, delta: Entries, log_kappa: Entries, q: Entries
-) -> tuple[Entries, Entries]:
+def transport(network: Network, z: Entries, delta: Entries, log_kappa: Entries, q: Entries) -> tuple[Entries, Entries]:
     """τ(z) and log dτ/dz, elementwise.
 
     Parameters
@@ -142,13 +141,15 @@ class Transport(AbstractBijection):
     def __init__(self, network: Network | None = None):
         self.network = NonTrainable(jax.tree.map(jnp.asarray, network or load_network()))
 
-    def transform_and_log_det(self, x: ArrayLike, condition: ArrayLike | None = None) -> tuple[Array, Array]:
+    def transform_and_log_det(self, x: Array, condition: Array | None = None) -> tuple[Array, Array]:
         """τ(x) and log dτ/dx."""
-        return transport(self.network, x, *condition)
+        delta, log_kappa, q = jnp.asarray(condition)
+        return transport(unwrap(self.network), x, delta, log_kappa, q)
 
-    def inverse_and_log_det(self, y: ArrayLike, condition: ArrayLike | None = None) -> tuple[Array, Array]:
+    def inverse_and_log_det(self, y: Array, condition: Array | None = None) -> tuple[Array, Array]:
         """τ⁻¹(y) and its log derivative."""
-        return inverse_transport(self.network, y, *condition)
+        delta, log_kappa, q = jnp.asarray(condition)
+        return inverse_transport(unwrap(self.network), y, delta, log_kappa, q)
 
 
 def _shape(network: Network, delta: Entries, log_kappa: Entries, q: Entries) -> Shape:
@@ -221,14 +222,14 @@ def _sum_parameters(shape: Shape) -> tuple[Entries, Entries, Entries]:
     return location, inside * jnp.exp(log_amplitude), inside * softplus(flat)
 
 
-def _power_parameters(shape: Shape) -> tuple[Entries, Float[Array, "powers *entries"], Float[Array, "powers *entries"]]:
+def _power_parameters(shape: Shape) -> tuple[Entries, PerParameter, PerParameter]:
     """g, exponents m_p and log ε_p."""
     rest = shape.raw[6 * NUM_PAIRS + 4 :]
     scale = shape.inside * shape.log_spike * sigmoid(rest[0])
     return scale, shape.inside * softplus(rest[1 : 1 + NUM_POWERS] - 1), jnp.clip(rest[1 + NUM_POWERS :], -16.0, 4.0)
 
 
-def _affine(weight: Float[Array, "out in"], bias: Float[Array, " out"], x: Float[Array, "in *entries"]):
+def _affine(weight: Float[Array, "out in"], bias: Float[Array, " out"], x: PerParameter) -> PerParameter:
     return jnp.tensordot(weight, x, 1) + bias.reshape(bias.shape + (1,) * (x.ndim - 1))
 
 

@@ -1,0 +1,669 @@
+"""GraphicalFlow: both architectures against exact answers at d = 4, and everything a user may ask of the estimator."""
+
+import pickle
+import warnings
+from contextlib import contextmanager
+
+import filelock
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from scipy.special import multigammaln
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import ggmflow as gf
+from ggmflow import estimator as module
+from ggmflow import io
+from ggmflow.cache import cache_directory
+from ggmflow.train import CHUNK, Report, Trained
+from tests.oracles import log_factor
+
+NAMES = ["a", "b", "c", "d"]
+TABLE = pd.DataFrame(gf.simulate.toy_problem(4, 20, random_state=0)[0] * [1, 2, 0.5, 3] + 1, columns=NAMES)
+RANGES = {"lam": (0.5, 8.0), "q": (0.25, 1.25)}
+KINDS = {
+    "full": {"steps": 300},
+    "blanket": {"steps": 300, "query": ["c", "a"]},
+    "paper": {"steps": 600, "architecture": "paper", "temperature": (0.3, 1.0)},
+    "paper blanket": {"steps": 600, "architecture": "paper", "temperature": (0.3, 1.0), "query": ["c", "a"]},
+}
+
+
+@pytest.fixture(scope="session")
+def model(shared_directory):
+    """Fitted models by kind. The first worker that asks fits, the others load what it has saved."""
+    known = {}
+
+    def get(kind):
+        if kind not in known:
+            path = shared_directory / f"{kind}.ggmflow"
+            with filelock.FileLock(f"{path}.lock"):
+                if path.exists():
+                    known[kind] = gf.GraphicalFlow.load(path)
+                else:
+                    known[kind] = gf.GraphicalFlow(**RANGES, **KINDS[kind], random_state=0, progress=False).fit(TABLE)
+                    known[kind].save(path)
+        return known[kind]
+
+    return get
+
+
+def quick(**parameters):
+    """One chunk of training, of the same shape as the model "full", so that nothing is compiled for it."""
+    return gf.GraphicalFlow(**{**RANGES, "steps": CHUNK, "random_state": 0, "progress": False, **parameters})
+
+
+@pytest.fixture
+def untrained(monkeypatch):
+    """`fit` without training, for what does not depend on it."""
+
+    def train(flow, *args, snapshot_at=(), **kwargs):
+        return Trained(flow, dict.fromkeys(snapshot_at, flow), [Report(CHUNK, CHUNK, 0.0, 1.0, 0)], "finished")
+
+    monkeypatch.setattr(module, "train", train)
+
+
+# ------------------------------------------------------------------------------------------------------------- oracles
+class Exact:
+    """Wishart proposals Ω ~ W(n+d+1, (S+λI)⁻¹) with weights exp(−λΣ|ω|^q) ≤ 1, rows and columns as the model gives."""
+
+    def __init__(self, model, lam, q, T, num_draws=200_000):
+        query = model.query_
+        rest = np.setdiff1d(np.arange(4), query)
+        self.order = np.r_[query, rest]
+        self.query, self.n = query, model.scatter_.n / T
+        self.Psi = (model.scatter_.matrix + lam * np.eye(4)) / T
+        wishart = stats.wishart(df=self.n + 5, scale=np.linalg.inv(self.Psi))
+        self.Omega = wishart.rvs(num_draws, random_state=np.random.default_rng(1))
+        factor = np.exp(log_factor(self.Omega[:, self.order][:, :, self.order], lam / T, q, len(query)))
+        self.weights = factor / factor.sum()
+        self.ess = 1 / np.sum(self.weights**2)
+        self.rows = self.Omega[:, query]
+        log_constant = _log_wishart(self.n, self.Psi) - _log_wishart(self.n, self.Psi[np.ix_(rest, rest)])
+        self.log_constant = log_constant
+        self.log_Z = log_constant + np.log(factor.mean())
+        self.log_Z_se = np.sqrt((num_draws / self.ess - 1) / num_draws)
+        self.mean = np.tensordot(self.weights, self.rows, 1)
+        self.sd = np.sqrt(np.tensordot(self.weights, (self.rows - self.mean) ** 2, 1))
+
+    def cdf(self, values):
+        """P(ω_ij ≤ value) of every entry."""
+        return np.tensordot(self.weights, self.rows <= values, 1)
+
+    def log_proposal(self, rows):
+        """Log density of the rows under the Wishart, with respect to Lebesgue measure on the free entries."""
+        rest = self.order[len(self.query) :]
+        O_11, O_12 = rows[:, :, self.query], rows[:, :, rest]
+        trace = np.einsum("kij,ij->k", rows, self.Psi[self.query])
+        trace += np.einsum("kij,ij->k", O_12, self.Psi[np.ix_(self.query, rest)])
+        trace += np.einsum("kij,kij->k", O_12 @ self.Psi[np.ix_(rest, rest)], np.linalg.solve(O_11, O_12))
+        return 0.5 * self.n * np.linalg.slogdet(O_11)[1] - 0.5 * trace - self.log_constant
+
+
+def _log_wishart(n, Psi):
+    """log ∫ det(Ω)^{n/2} exp(−½ tr ΩΨ) dΩ."""
+    d = len(Psi)
+    if not d:
+        return 0.0
+    return 0.5 * (n + d + 1) * (d * np.log(2) - np.linalg.slogdet(Psi)[1]) + multigammaln((n + d + 1) / 2, d)
+
+
+STRUCTURED = [(0.5, 1.0, 1.0), (2.0, 0.25, 1.0), (3.0, 0.5, 1.0), (2.0, 1.25, 0.3)]
+PAPER = [(0.5, 1.0, 1.0), (3.0, 0.5, 1.0), (2.0, 1.0, 0.3)]
+CASES = [(kind, *condition) for kind in ("full", "blanket") for condition in STRUCTURED]
+CASES += [(kind, *condition) for kind in ("paper", "paper blanket") for condition in PAPER]
+NUM_DRAWS = 20_000
+
+
+@pytest.fixture(params=CASES, ids=lambda case: "-".join(map(str, case)), scope="module")
+def answer(request, model):
+    kind, *condition = request.param
+    fitted = model(kind)
+    post = fitted.posterior(*condition, num_draws=NUM_DRAWS, random_state=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", gf.PoorFitWarning)  # judged below, with a limit of its own
+        post.mean()
+    return kind, post, Exact(fitted, *condition)
+
+
+def test_the_elbo_comes_near_the_exact_normalizer(answer):
+    """Gap and effective size at a tenth of the default training; the importance estimate of log Z is exact.
+
+    |z| < 5 for log Z: false alarms 6e-7 each, 1e-5 for all. E_q[p̃/q] = Z only if log q is normalized.
+    """
+    kind, post, exact = answer
+    found = post.diagnostics()
+    gap, least = (0.1, 0.8) if kind in ("full", "blanket") else (1.0, 0.15)
+    assert exact.ess > 500  # the oracle must be able to judge
+    se = np.hypot(found["log_normalizer_se"], exact.log_Z_se)
+    assert se < 0.05
+    assert abs(found["log_normalizer"] - exact.log_Z) < 5 * se
+    assert exact.log_Z - found["elbo"] < gap
+    assert exact.log_Z - found["elbo"] > -5 * se
+    assert found["ess"] > least
+    assert found["khat"] < 0.7
+    assert found["weighted"]
+
+
+def test_means_and_quantiles_are_exact_when_weighted(answer):
+    """40 z-scores at most, in units of mean and of probability, |z| < 5: false alarms 2e-5 a case, 3e-4 in all."""
+    _, post, exact = answer
+    effective = 1 / (1 / (NUM_DRAWS * post.diagnostics()["ess"]) + 1 / exact.ess)
+    assert np.all(np.abs(post.mean() - exact.mean) < 5 * exact.sd / np.sqrt(effective))
+    for p in (0.05, 0.5, 0.95):
+        assert np.all(np.abs(exact.cdf(post.quantile(p)) - p) < 5 * np.sqrt(p * (1 - p) / effective))
+
+
+def test_means_and_quantiles_are_near_when_plain(answer):
+    """What training has to reach by itself; the second term is five standard errors of the comparison."""
+    kind, post, exact = answer
+    bias, shift = (0.08, 0.02) if kind in ("full", "blanket") else (0.4, 0.12)
+    error = np.sqrt(1 / NUM_DRAWS + 1 / exact.ess)
+    assert np.all(np.abs(post.mean(weighted=False) - exact.mean) / exact.sd < bias + 5 * error)
+    for p in (0.05, 0.5, 0.95):
+        found = exact.cdf(post.quantile(p, weighted=False))
+        assert np.all(np.abs(found - p) < shift + 5 * np.sqrt(p * (1 - p)) * error)
+
+
+@pytest.mark.parametrize("kind", ["full", "blanket", "paper"])
+def test_log_prob_integrates_to_one(model, kind):
+    """∫ q dΩ = E_W[q/W] with Wishart draws, q evaluated through the inverse: |z| < 5, false alarms 6e-7 each."""
+    exact = Exact(model(kind), 0.6, 1.0, 1.0, num_draws=6000)
+    ratio = np.exp(model(kind).posterior(0.6, 1.0).log_prob(exact.rows) - exact.log_proposal(exact.rows))
+    se = ratio.std() / np.sqrt(len(ratio))
+    assert se < 0.05
+    assert abs(ratio.mean() - 1) < 5 * se
+
+
+def test_the_chosen_condition(model):
+    full = model("full")
+    assert full.q_ == 1.0
+    assert 0.5 <= full.lam_ <= 8
+    post = full.posterior()
+    assert (post.lam, post.q, post.temperature) == (pytest.approx(full.lam_), 1.0, 1.0)
+
+
+def test_lam_maximizes_the_elbo_with_the_published_constants(model):
+    """At q = 1 the constants are Σ_{i<j} log(λ/2): the ELBO + constants at λ_ ± 25 % is lower, up to their noise."""
+    full = model("full")
+    assert 0.7 < full.lam_ < 6  # inside, or there would be nothing to test
+
+    def score(lam):
+        found = full.posterior(lam, 1.0, num_draws=20_000).diagnostics()
+        return found["log_normalizer"] + 6 * np.log(lam / 2)
+
+    best = score(full.lam_)
+    assert best > score(1.25 * full.lam_) - 0.02
+    assert best > score(full.lam_ / 1.25) - 0.02
+
+
+def test_paper_knows_two_temperatures(model):
+    paper = model("paper")
+    a, b = (paper.posterior(2.0, 1.0, T, num_draws=500).sd(weighted=False) for T in (1.0, 0.3))
+    assert np.all(b < 0.8 * a)
+    with pytest.raises(ValueError, match=r"knows the temperatures 1 and 0\.3 only, got 0\.5"):
+        paper.posterior(2.0, 1.0, 0.5)
+
+
+def test_cold_draws_gather_at_the_graphical_lasso(model):
+    """At T = 0.01 and q = 1; the exact tempered mean is itself about 0.01 away."""
+    full, lam = model("full"), 2.0
+    mode = gf.baselines.graphical_lasso(full.scatter_.emp_cov, full.scatter_.n, lam).precision
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", gf.PoorFitWarning)
+        cold = full.posterior(lam, 1.0, 0.01).mean()
+        warm = full.posterior(lam, 1.0, 1.0).mean()
+    assert np.sqrt(np.mean((cold - mode) ** 2)) < 0.03
+    assert np.sqrt(np.mean((warm - mode) ** 2)) > 0.06
+
+
+# --------------------------------------------------------------------------------------------------------------- query
+def test_rows_follow_the_query_and_columns_the_data(model):
+    blanket = model("blanket")
+    np.testing.assert_array_equal(blanket.query_, [2, 0])
+    post = blanket.posterior(2.0, 1.0)
+    assert post.mean().shape == (2, 4)
+    assert post.names == tuple(NAMES)
+    assert list(post.summary()["row"].unique()) == ["c", "a"]
+    draws = post.sample(50, random_state=0)
+    assert np.all(draws[:, 0, 2] > 0)  # ω_cc
+    np.testing.assert_array_equal(draws[:, 0, 0], draws[:, 1, 2])  # ω_ca
+    assert blanket.precision_.shape == (2, 4)
+
+
+def test_names_and_positions_ask_the_same(untrained):
+    by_name, by_position = (quick(query=query).fit(TABLE) for query in (["c", "a"], (2, np.int64(0))))
+    np.testing.assert_array_equal(by_name.query_, by_position.query_)
+    draws = [fitted.posterior(2.0, 1.0).sample(5, random_state=0) for fitted in (by_name, by_position)]
+    np.testing.assert_array_equal(*draws)
+    assert quick(query="b", lam=1.0).fit(TABLE).query_.tolist() == [1]
+
+
+def test_a_query_has_no_covariance_and_no_score(model):
+    blanket = model("blanket")
+    assert not hasattr(blanket, "covariance_")
+    with pytest.raises(AttributeError, match="with a query only rows"):
+        _ = blanket.covariance_
+    with pytest.raises(ValueError, match="fit without a query"):
+        blanket.score(TABLE)
+
+
+# ---------------------------------------------------------------------------------------------------------- parameters
+WRONG = [
+    *({"lam": value} for value in ("big", "1", 0, -1.0, np.nan, np.inf, True, None, (8, 0.5), (1, 2, 3), (0, 1))),
+    *({"q": value} for value in (0, 0.01, 5.0, (0.01, 1), (0.5, 9), "1", (1.25, 0.25), np.nan)),
+    *({"temperature": value} for value in (0, -1, (0, 1), "cold", (1, 0.1), np.nan)),
+    *({"steps": value} for value in (0, -5, 2.5, True, "many")),
+    *({"batch_size": value} for value in (0, 1, 2.5, True, "big")),
+    {"architecture": "transformer"},
+    {"missing": "ignore"},
+    {"transform": "log"},
+    {"architecture": "paper", "temperature": (2.0, 3.0)},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+def test_wrong_parameters_are_named(wrong, untrained):
+    fitted = gf.GraphicalFlow(**wrong)  # says nothing yet
+    with pytest.raises(ValueError, match=rf"{next(iter(wrong)) if len(wrong) == 1 else 'temperature'}"):
+        fitted.fit(TABLE)
+    with pytest.raises(NotFittedError):
+        fitted.posterior()
+
+
+@pytest.mark.parametrize("query", ["nope", [0, 0], ["a", "a"], 7, [], [1.5], [True]])
+def test_wrong_queries_are_refused(query, untrained):
+    with pytest.raises(ValueError, match=r"column|query|position"):
+        quick(query=query).fit(TABLE)
+
+
+def test_ranges(untrained):
+    def ranges(**parameters):
+        fitted = gf.GraphicalFlow(**parameters).fit(TABLE)
+        return fitted.lam_range_, fitted.q_range_, fitted.temperature_range_
+
+    R = TABLE.corr().to_numpy() - np.eye(4)
+    top = 20 * np.abs(R).max()
+    lam, q, temperature = ranges()
+    assert lam == (pytest.approx(top / 50), pytest.approx(top))
+    assert (q, temperature) == ((0.25, 1.25), (0.01, 1.0))
+    assert ranges(lam=2, q=1, temperature=1) == ((2.0, 2.0), (1.0, 1.0), (1.0, 1.0))
+    assert ranges(lam=[1, 2], q=np.array([0.5, 2.0]), temperature=(0.1, 0.1))[0] == (1.0, 2.0)
+    wide = ranges(lam=(1e-3, 1e3), temperature=(0.001, 2.0))
+    assert wide[0] == (1e-3, 1e3)
+    assert wide[2] == (0.001, 2.0)
+
+
+def test_lam_auto_without_correlations(untrained):
+    """Orthogonal columns: the scale of S is all there is to go by."""
+    X = np.array([[1, 1, 1], [1, -1, 1], [-1, 1, 1], [-1, -1, 1], [1, 1, -1], [1, -1, -1], [-1, 1, -1], [-1, -1, -1]])
+    low, high = gf.GraphicalFlow(lam="auto", temperature=1.0).fit(X).lam_range_
+    assert (low, high) == (pytest.approx(0.05 * 8 / 50), pytest.approx(0.05 * 8))
+
+
+def test_q_is_the_end_of_its_range_next_to_one(untrained):
+    for q, chosen in [(0.5, 0.5), ((0.25, 0.75), 0.75), ((1.5, 2.0), 1.5), ((0.5, 2), 1.0)]:
+        assert quick(q=q, lam=2.0).fit(TABLE).q_ == chosen
+
+
+@pytest.mark.parametrize(
+    "name, value, text",
+    [
+        ("lam", 9.0, r"lam=9 is outside the fitted range 0\.5 … 8"),
+        ("lam", 0.1, r"lam=0\.1 is outside the fitted range 0\.5 … 8"),
+        ("q", 1.5, r"q=1\.5 is outside the fitted range 0\.25 … 1\.25"),
+        ("temperature", 2.0, r"temperature=2 is outside the fitted range 0\.01 … 1"),
+        ("lam", np.nan, "lam must be a number"),
+        ("q", "1", "q must be a number"),
+        ("temperature", True, "temperature must be a number"),
+    ],
+)
+def test_posterior_outside_of_the_range(model, name, value, text):
+    with pytest.raises(ValueError, match=text):
+        model("full").posterior(**{name: value})
+
+
+def test_the_ends_of_the_range_can_be_asked_for(model):
+    full = model("full")
+    for lam in full.lam_range_:
+        for q in full.q_range_:
+            assert full.posterior(lam, q, 1.0).lam == pytest.approx(lam)
+    assert full.posterior(np.float32(0.5), 1, 1).q == 1.0
+
+
+def test_without_temperature_one_estimates_are_those_next_to_it(untrained):
+    fitted = quick(temperature=(0.1, 0.5), lam=2.0).fit(TABLE)
+    with pytest.raises(ValueError, match=r"temperature=1 is outside the fitted range 0\.1 … 0\.5"):
+        fitted.posterior()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", gf.PoorFitWarning)
+        expected = fitted.posterior(temperature=0.5).mean()
+        scale = fitted.scatter_.scale
+        np.testing.assert_allclose(fitted.precision_, expected / scale / scale[:, None])
+
+
+def test_paper_within_a_range_around_one(untrained):
+    fitted = quick(architecture="paper", temperature=(0.1, 3.0), lam=2.0).fit(TABLE)
+    assert sorted(fitted._snapshots) == [0.1, 1.0]
+
+
+# --------------------------------------------------------------------------------------------------- training as a user
+def test_a_second_fit_of_the_same_shape_compiles_nothing(compilations):
+    """Other data, other ranges, another n, another seed: the program is the same."""
+    quick().fit(TABLE)
+    quick().fit(TABLE).posterior(2.0, 1.0).mean(weighted=False)
+    del compilations[:]
+    quick().fit(TABLE)
+    X = np.random.default_rng(0).normal(size=(35, 4))
+    other = quick(lam=(1.0, 20.0), q=(0.5, 1.0), random_state=5, steps=2 * CHUNK).fit(X)
+    other.posterior(3.0, 0.7).mean(weighted=False)
+    assert compilations == []
+
+
+def test_a_fit_leaves_jax_as_it_was(capfd):
+    before = dict(jax.config.values)
+    quick(progress=False).fit(TABLE)
+    assert dict(jax.config.values) == before
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_fit_keeps_what_it_compiled(model):
+    model("full")
+    found = [path.name for path in cache_directory().iterdir()]
+    assert any(name.startswith("jit__run_chunk") for name in found)
+
+
+def test_progress_shows_a_line(capfd):
+    quick(progress=True).fit(TABLE)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert f"{CHUNK}/{CHUNK}" in err
+    assert "ELBO" in err
+
+
+def test_random_state():
+    """Int and generators of the same seed repeat; a generator moves on; None is new every time."""
+
+    def elbo(random_state):
+        return quick(random_state=random_state).fit(TABLE).history_["elbo"].iloc[0]
+
+    assert elbo(0) == elbo(0) != elbo(1)
+    generator = np.random.default_rng(0)
+    first = elbo(generator)
+    assert elbo(generator) != first == elbo(np.random.default_rng(0))
+    assert elbo(np.random.RandomState(0)) == elbo(np.random.RandomState(0))
+    assert elbo(None) != elbo(None)
+    assert isinstance(clone(quick(random_state=generator)).random_state, np.random.Generator)
+
+
+def test_history(model):
+    full = model("full")
+    assert list(full.history_.columns) == list(Report._fields)
+    assert full.history_["step"].tolist() == list(range(CHUNK, 301, CHUNK))
+    assert full.n_iter_ == 300
+    assert full.status_ == "finished"
+    assert full.history_["elbo"].iloc[-1] > full.history_["elbo"].iloc[0]
+
+
+def interrupting(monkeypatch, chunk):
+    """Ctrl-C is pressed after this many chunks."""
+
+    @contextmanager
+    def bar(show):
+        def report(report):
+            if report.step == chunk * CHUNK:
+                raise KeyboardInterrupt
+
+        yield report
+
+    monkeypatch.setattr(module, "training_bar", bar)
+
+
+def test_an_interrupted_fit_keeps_the_best_model_and_can_be_resumed(tmp_path, monkeypatch):
+    path, steps = tmp_path / "run.checkpoint", 3 * CHUNK
+    whole = quick(steps=steps).fit(TABLE)
+    with monkeypatch.context() as patch:
+        interrupting(patch, 2)
+        with pytest.warns(
+            ConvergenceWarning, match=rf"interrupted after {2 * CHUNK} of {steps} steps.*best model so far"
+        ):
+            stopped = quick(steps=steps).fit(TABLE, checkpoint=path)
+    assert stopped.status_ == "interrupted"
+    assert stopped.n_iter_ == 2 * CHUNK
+    assert stopped.posterior(2.0, 1.0).sample(3, random_state=0).shape == (3, 4, 4)
+    resumed = quick(steps=steps).fit(TABLE, checkpoint=str(path))
+    assert resumed.status_ == "finished"
+    pd.testing.assert_frame_equal(resumed.history_, whole.history_)
+    assert resumed.lam_ == whole.lam_
+    draws = [fitted.posterior(2.0, 0.5).sample(20, random_state=0) for fitted in (resumed, whole)]
+    np.testing.assert_array_equal(*draws)
+    with pytest.raises(ValueError, match="no checkpoint of this fit: data, settings or random_state differ"):
+        quick(steps=steps).fit(TABLE * [1, 1, 1, -1] + np.arange(20)[:, None] % 3, checkpoint=path)
+
+
+def test_an_interrupt_before_anything_is_learned_leaves_no_model(monkeypatch):
+    fitted = quick().fit(TABLE)
+
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "train", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fitted.fit(TABLE)
+    with pytest.raises(NotFittedError):  # not the model of the fit before
+        fitted.posterior()
+
+
+def test_a_failed_or_poor_training_is_told(monkeypatch, untrained):
+    fake = module.train
+
+    def train_with(status, skipped):
+        def train(*args, **kwargs):
+            history = [Report(CHUNK, CHUNK, 0.0, 1.0, skipped)]
+            return fake(*args, **kwargs)._replace(status=status, history=history)
+
+        monkeypatch.setattr(module, "train", train)
+        return quick(lam=2.0).fit(TABLE)
+
+    with pytest.raises(FloatingPointError, match="ELBO was never finite"):
+        train_with("failed", CHUNK)
+    with pytest.warns(ConvergenceWarning, match=f"3 of {CHUNK} steps were skipped"):
+        train_with("finished", 3)
+    train_with("finished", 1)  # one step is nothing to worry about
+
+
+# --------------------------------------------------------------------------------------------------------------- scores
+def test_precision_covariance_location_and_score_are_in_the_scale_of_the_data(model):
+    full = model("full")
+    X = TABLE.to_numpy()
+    np.testing.assert_allclose(full.location_, X.mean(0))
+    np.testing.assert_allclose(full.covariance_ @ full.precision_, np.eye(4), atol=1e-8)
+    scale = X.std(0)
+    np.testing.assert_allclose(full.precision_ * scale * scale[:, None], full.posterior().mean(), rtol=1e-6)
+    new = TABLE.sample(7, random_state=0) + 0.3
+    expected = stats.multivariate_normal(full.location_, full.covariance_).logpdf(new).mean()
+    assert full.score(new) == pytest.approx(expected, abs=1e-8)
+    assert full.score(new.iloc[:1]) == pytest.approx(
+        stats.multivariate_normal(full.location_, full.covariance_).logpdf(new.iloc[0]), abs=1e-8
+    )
+
+
+def test_score_checks_its_columns(model, untrained, tmp_path):
+    full = model("full")
+    for wrong in (TABLE[["b", "a", "c", "d"]], TABLE[NAMES[:3]], TABLE.rename(columns={"a": "z"})):
+        with pytest.raises(ValueError, match="feature names should match"):
+            full.score(wrong)
+    with pytest.raises(ValueError, match="missing"):
+        full.score(TABLE.mask(TABLE > 1))
+    unnamed = quick(lam=2.0).fit(TABLE.to_numpy())
+    with pytest.raises(ValueError, match="X has 3 features, but GraphicalFlow is expecting 4 features"):
+        unnamed.score(TABLE.to_numpy()[:, :3])
+    path = tmp_path / "new.csv"
+    TABLE[["d", "c", "b", "a"]].to_csv(path, index=False)
+    assert full.score(path) == pytest.approx(full.score(TABLE))  # a file's columns are found by name
+
+
+def test_names_and_numbers_of_features(untrained, tmp_path):
+    fitted = quick(lam=2.0).fit(TABLE)
+    np.testing.assert_array_equal(fitted.feature_names_in_, NAMES)
+    assert fitted.n_features_in_ == 4
+    path = tmp_path / "table.csv"
+    TABLE.to_csv(path, index=False)
+    for X in (TABLE.to_numpy(), gf.Scatter.from_data(TABLE), path, str(path)):
+        fitted.fit(X)
+        assert fitted.n_features_in_ == 4
+        assert not hasattr(fitted, "feature_names_in_")  # of a fit before
+    assert fitted.scatter_.names == tuple(NAMES)
+
+
+def test_standardize_transform_and_missing_reach_the_data(untrained):
+    def scatter(X=TABLE, **parameters):
+        return quick(lam=2.0, **parameters).fit(X).scatter_
+
+    np.testing.assert_array_equal(scatter(standardize=False).scale, 1)
+    assert scatter(transform="nonparanormal").transform == "nonparanormal"
+    holes = TABLE.mask(np.arange(80).reshape(20, 4) % 23 == 5)
+    with pytest.raises(ValueError, match="missing"):
+        scatter(holes)
+    assert scatter(holes, missing="drop").n == 20 - holes.isna().any(axis=1).sum()
+    assert scatter(holes, missing="em").n == 20
+
+
+# ---------------------------------------------------------------------------------------------------------------- files
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loaded_model_is_the_saved_one(model, kind, tmp_path):
+    fitted, path = model(kind), tmp_path / "m.ggmflow"
+    fitted.save(path)
+    loaded = gf.GraphicalFlow.load(path)
+    for temperature in (1.0, 0.3):
+        a, b = (each.posterior(2.0, 0.5, temperature).sample(20, random_state=1) for each in (fitted, loaded))
+        np.testing.assert_array_equal(a, b)
+    assert str(loaded) == str(fitted)
+    assert loaded.get_params() == fitted.get_params()
+    np.testing.assert_array_equal(loaded.feature_names_in_, NAMES)
+    assert loaded.n_features_in_ == 4
+    pd.testing.assert_frame_equal(loaded.history_, fitted.history_)
+    for name in ("lam_", "q_", "lam_range_", "q_range_", "temperature_range_", "n_iter_", "status_"):
+        assert getattr(loaded, name) == getattr(fitted, name)
+    if "query" not in KINDS[kind]:
+        assert loaded.score(TABLE) == fitted.score(TABLE)
+    loaded.save(tmp_path / "again.ggmflow")
+    assert (tmp_path / "again.ggmflow").read_bytes() == path.read_bytes()
+
+
+def test_any_parameters_can_be_saved(untrained, tmp_path):
+    path, generator = tmp_path / "m.ggmflow", np.random.default_rng(0)
+    changes = {"lam": np.array([1.0, 2.0]), "q": [0.5, 1], "query": np.array([2, 0]), "random_state": generator}
+    quick(**changes, temperature=np.float32(1.0), transform="nonparanormal").fit(TABLE).save(path)
+    loaded = gf.GraphicalFlow.load(path)
+    parameters = loaded.get_params()
+    assert (parameters["lam"], parameters["q"], parameters["query"]) == ((1.0, 2.0), (0.5, 1), [2, 0])
+    assert parameters["random_state"] is None  # the generator has moved on
+    assert parameters["transform"] == "nonparanormal"
+    quick(lam=2.0, query=(name for name in ["b", "a"])).fit(TABLE).save(path)
+    assert gf.GraphicalFlow.load(path).query_.tolist() == [1, 0]
+
+
+def test_files_that_are_no_model_are_refused(model, tmp_path):
+    path = tmp_path / "m.ggmflow"
+    model("full").save(path)
+    content = path.read_bytes()
+    for wrong in (b"", b"hello", content[:-100], content[: len(content) // 2], content + b"x", content[100:]):
+        path.write_bytes(wrong)
+        with pytest.raises(io.ModelFileError, match=r"m\.ggmflow"):
+            gf.GraphicalFlow.load(path)
+    middle = len(content) // 2
+    path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+    with pytest.raises(io.ModelFileError, match="damaged"):
+        gf.GraphicalFlow.load(path)
+    with pytest.raises(FileNotFoundError):
+        gf.GraphicalFlow.load(tmp_path / "nowhere.ggmflow")
+
+
+def change_header(**changes):
+    return lambda header, arrays: header.update(changes)
+
+
+def change_array(name, change):
+    return lambda header, arrays: arrays.update({name: change(arrays[name])})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        change_header(kind="checkpoint"),
+        change_header(low=[0.0, 0.5]),
+        change_header(low=[9.0, 0.5, 0.0]),
+        change_header(high=[1e300, 1.0, 0.0]),
+        change_header(query=[0, 9]),
+        change_header(query=[0, 1]),  # arrays are those of the whole matrix
+        change_header(parameters={"lam": 1.0, "colour": "red"}),
+        change_header(parameters=[]),
+        change_header(snapshots=[1.0]),
+        change_header(snapshots=7),
+        change_header(chosen=[1.0]),
+        change_header(scatter={}),
+        lambda header, arrays: header.pop("status"),
+        lambda header, arrays: arrays.pop("flow0/0"),
+        lambda header, arrays: arrays.pop("history"),
+        change_array("history", lambda array: array[:0]),
+        change_array("history", lambda array: array[:, :2]),
+        change_array("history", lambda array: array * np.nan),
+        change_array("flow0/0", lambda array: array[..., None]),
+        change_array("flow0/1", lambda array: array.astype(np.float64)),
+        change_array("scatter/matrix", lambda array: array[:3, :3]),
+    ],
+)
+def test_files_with_other_contents_are_refused(model, tmp_path, change):
+    """Whole by their checksums, but not what `save` writes: nothing is built from them."""
+    path = tmp_path / "m.ggmflow"
+    model("full").save(path)
+    header, arrays = io.read(path)
+    change(header, arrays)
+    io.write(path, header, arrays)
+    with pytest.raises(io.ModelFileError, match=r"m\.ggmflow is no ggmflow model, or was changed"):
+        gf.GraphicalFlow.load(path)
+
+
+def test_pickle_and_clone(model):
+    full = model("full")
+    again = pickle.loads(pickle.dumps(full))
+    a, b = (each.posterior(2.0, 0.5).sample(5, random_state=1) for each in (full, again))
+    np.testing.assert_array_equal(a, b)
+    fresh = clone(full)
+    assert fresh.get_params() == full.get_params()
+    with pytest.raises(NotFittedError):
+        fresh.score(TABLE)
+
+
+def test_asking_before_fitting():
+    fresh = gf.GraphicalFlow()
+    for ask in (fresh.posterior, lambda: fresh.score(TABLE), lambda: fresh.save("nowhere")):
+        with pytest.raises(NotFittedError):
+            ask()
+    for name in ("precision_", "covariance_", "location_"):
+        assert not hasattr(fresh, name)
+
+
+# --------------------------------------------------------------------------------------------------------- scikit-learn
+def test_transform_is_a_parameter_and_no_method():
+    """scikit-learn would take an estimator with an attribute `transform` for a transformer."""
+    fitted = gf.GraphicalFlow(transform="nonparanormal")
+    assert not hasattr(fitted, "transform")
+    assert fitted.get_params()["transform"] == "nonparanormal"
+    assert fitted.set_params(transform=None).get_params()["transform"] is None
+    assert clone(gf.GraphicalFlow(transform="nonparanormal")).get_params()["transform"] == "nonparanormal"
+    assert "nonparanormal" in repr(gf.GraphicalFlow(transform="nonparanormal"))
+
+
+# The checks fit tables of 2, 3, 4, 5 and 10 columns, each of which would be compiled for half a minute. They look at
+# the interface, not at the numbers, so they get an untrained flow; `lam` is one number, so that nothing is drawn to
+# select it.
+@pytest.mark.usefixtures("untrained")
+@parametrize_with_checks([gf.GraphicalFlow(lam=1.0, temperature=1.0, steps=25, batch_size=8, progress=False)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)

@@ -1,0 +1,102 @@
+"""A flow as a source of draws: densities agree with each other and rows and columns are those of the data."""
+
+import jax
+import numpy as np
+import pytest
+
+from ggmflow.flow.build import build_flow
+from ggmflow.sampling import FlowSource, chunk_size
+from ggmflow.simulate import toy_problem
+
+LOW, HIGH = np.array([np.log(0.5), 0.25, np.log(0.01)]), np.array([np.log(8.0), 1.25, 0.0])
+CONDITION = np.array([np.log(2.0), 0.5, 0.0])
+ORDERS = {"query": ([2, 0], [2, 0, 1, 3]), "all": ([2, 0, 3, 1], [2, 0, 3, 1])}  # all: in another order than the data
+X, _ = toy_problem(4, 20, random_state=0)
+S = (X - X.mean(0)).T @ (X - X.mean(0))
+
+
+def make_source(query, order, condition=CONDITION):
+    """An untrained flow: as good as any for what is tested here."""
+    flow = build_flow(jax.random.key(0), "structured", S[np.ix_(order, order)], len(X), len(query), LOW, HIGH)
+    return FlowSource(flow, condition, np.array(order))
+
+
+@pytest.fixture(params=ORDERS, scope="module")
+def case(request):
+    query, order = ORDERS[request.param]
+    return make_source(query, order), query
+
+
+def log_target(rows, query, lam, q):
+    """The blanket's formula, in the order of the data."""
+    d, rest = len(S), np.setdiff1d(np.arange(len(S)), query)
+    at = query if len(query) < d else np.arange(d)  # variable to which each row belongs
+    Psi = S + lam * np.eye(d)
+    O_11, O_12 = rows[:, :, at], rows[:, :, rest]
+    trace = np.einsum("kij,ij->k", rows, Psi[at])
+    if len(rest):
+        trace += np.einsum("kij,ij->k", O_12, Psi[np.ix_(at, rest)])
+        trace += np.einsum("kij,kij->k", O_12 @ Psi[np.ix_(rest, rest)], np.linalg.solve(O_11, O_12))
+    row, column = [], []
+    for k, i in enumerate(at):
+        others = [j for j in range(d) if j != i and (j in rest or list(at).index(j) > k)]  # every pair once
+        row, column = row + [k] * len(others), column + others
+    penalty = np.sum(np.abs(rows[:, row, column]) ** q, axis=1)
+    return 0.5 * len(X) * np.linalg.slogdet(O_11)[1] - 0.5 * trace - lam * penalty
+
+
+def test_rows_and_columns_are_those_of_the_data(case):
+    """log p̃, evaluated on the rows by another formula, is what the source says: only if every entry is in its place."""
+    source, query = case
+    draws = source.sample(jax.random.key(1), 500)
+    s = len(query)
+    assert draws.precision.shape == (500, s, 4)
+    assert draws.precision.dtype == draws.log_prob.dtype == draws.log_target.dtype == np.float64
+    at = query if s < 4 else np.arange(4)
+    block = draws.precision[:, :, at]
+    np.testing.assert_array_equal(block, np.swapaxes(block, 1, 2))
+    assert np.linalg.eigvalsh(block).min() > 0
+    expected = log_target(draws.precision, query, 2.0, 0.5)
+    np.testing.assert_allclose(draws.log_target, expected, atol=2e-3)
+    # The test can tell: with two columns swapped it is another number.
+    assert np.abs(log_target(draws.precision[:, :, [1, 0, 2, 3]], query, 2.0, 0.5) - expected).min() > 1e-2
+
+
+def test_log_prob_is_that_of_the_draws(case):
+    """Through the inverse and along with the draw, in float32. Also not a multiple of the chunk, and one alone."""
+    source, _ = case
+    draws = source.sample(jax.random.key(2), 1003)
+    log_prob = source.log_prob(draws.precision)
+    assert log_prob.shape == (1003,)
+    np.testing.assert_allclose(log_prob, draws.log_prob, atol=2e-2)
+    assert np.median(np.abs(log_prob - draws.log_prob)) < 1e-3
+    np.testing.assert_allclose(source.log_prob(draws.precision[5:6]), log_prob[5:6], atol=1e-4)
+
+
+def test_the_same_key_gives_the_same_draws_however_many(case):
+    source, _ = case
+    size = chunk_size(source.flow.n_entries)
+    many = source.sample(jax.random.key(3), 2 * size + 7)
+    few = source.sample(jax.random.key(3), size + 1)
+    for a, b in zip(many, few, strict=True):
+        np.testing.assert_array_equal(a[: size + 1], b)
+    assert len(np.unique(many.log_prob)) > 0.99 * (2 * size + 7)  # chunks do not repeat each other
+    other = source.sample(jax.random.key(4), 10)
+    assert not np.any(other.log_prob == many.log_prob[:10])
+
+
+def test_a_condition_costs_no_compilation(case, compilations):
+    source, _ = case
+    source.sample(jax.random.key(5), 10)
+    source.log_prob(source.sample(jax.random.key(5), 10).precision)
+    del compilations[:]
+    other = source._replace(condition=np.array([np.log(5.0), 1.0, np.log(0.1)]))
+    draws = other.sample(jax.random.key(6), 12)
+    other.log_prob(draws.precision)
+    assert compilations == []
+    jax.jit(lambda x: x * 0.123)(1.0)
+    assert len(compilations) > 0  # it would have been seen
+
+
+def test_chunks_are_of_reasonable_size():
+    assert [chunk_size(n) for n in (1, 10, 5050, 10**7)] == [1000, 1000, 207, 64]
