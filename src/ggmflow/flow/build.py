@@ -5,7 +5,6 @@
 Conditions are vectors [log λ, q, log T]. Densities are with respect to Lebesgue measure on the free entries of Ω.
 """
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import equinox as eqx
@@ -88,8 +87,11 @@ def build_flow(
     else:
         raise ValueError(f"unknown architecture {architecture!r}: choose 'structured' or 'paper'")
     # Wrapped until `unwrap`, so that training leaves them alone.
-    fixed: Callable[[Array], Any] = NonTrainable
-    return MatrixFlow(bijection, fixed(scatter), fixed(jnp.asarray(n_samples, jnp.float32)), n_query)
+    fixed: dict[str, Any] = {
+        "scatter": NonTrainable(scatter),
+        "n_samples": NonTrainable(jnp.asarray(n_samples, jnp.float32)),
+    }
+    return MatrixFlow(bijection, n_query=n_query, **fixed)
 
 
 def flow_loss(
