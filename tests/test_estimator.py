@@ -131,13 +131,14 @@ def answer(request, model):
 
 
 def test_the_elbo_comes_near_the_exact_normalizer(answer):
-    """Gap and effective size at a tenth of the default training; the importance estimate of log Z is exact.
+    """Gap and effective size after a short training; and log Z = log E_q[p̃/q], which holds only if q is normalized.
 
-    |z| < 5 for log Z: false alarms 6e-7 each, 1e-5 for all. E_q[p̃/q] = Z only if log q is normalized.
+    |z| < 5 for log Z: false alarms 6e-7 each, 1e-5 for all. The limits of gap and effective size are about twice what
+    two seeds reached (0.05 and 0.9 `structured`, 0.28 and 0.69 `paper`).
     """
     kind, post, exact = answer
     found = post.diagnostics()
-    gap, least = (0.1, 0.8) if kind in ("full", "blanket") else (1.0, 0.15)
+    gap, least = (0.1, 0.8) if kind in ("full", "blanket") else (0.6, 0.45)
     assert exact.ess > 500  # the oracle must be able to judge
     se = np.hypot(found["log_normalizer_se"], exact.log_Z_se)
     assert se < 0.05
@@ -159,9 +160,12 @@ def test_means_and_quantiles_are_exact_when_weighted(answer):
 
 
 def test_means_and_quantiles_are_near_when_plain(answer):
-    """What training has to reach by itself; the second term is five standard errors of the comparison."""
-    kind, post, exact = answer
-    bias, shift = (0.08, 0.02) if kind in ("full", "blanket") else (0.4, 0.12)
+    """What a short training reaches by itself, in sd and in probability; plus five standard errors of the comparison.
+
+    The largest of the entries; two seeds had 0.19 and 0.07 (`structured`), 0.17 and 0.08 (`paper`).
+    """
+    _, post, exact = answer
+    bias, shift = 0.3, 0.12
     error = np.sqrt(1 / NUM_DRAWS + 1 / exact.ess)
     assert np.all(np.abs(post.mean(weighted=False) - exact.mean) / exact.sd < bias + 5 * error)
     for p in (0.05, 0.5, 0.95):
@@ -402,7 +406,7 @@ def test_random_state():
 def test_history(model):
     full = model("full")
     assert list(full.history_.columns) == list(Report._fields)
-    assert full.history_["step"].tolist() == list(range(CHUNK, 801, CHUNK))
+    assert full.history_["step"].tolist() == list(range(CHUNK, full.n_iter_ + 1, CHUNK))  # it may stop early
     assert full.n_iter_ == 800
     assert full.status_ == "finished"
     assert full.history_["elbo"].iloc[-1] > full.history_["elbo"].iloc[0]
