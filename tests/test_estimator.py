@@ -407,8 +407,8 @@ def test_history(model):
     full = model("full")
     assert list(full.history_.columns) == list(Report._fields)
     assert full.history_["step"].tolist() == list(range(CHUNK, full.n_iter_ + 1, CHUNK))  # it may stop early
-    assert full.n_iter_ == 800
-    assert full.status_ == "finished"
+    assert full.n_iter_ <= 800
+    assert full.status_ == ("finished" if full.n_iter_ == 800 else "stopped early")
     assert full.history_["elbo"].iloc[-1] > full.history_["elbo"].iloc[0]
 
 
