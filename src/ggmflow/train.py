@@ -53,7 +53,7 @@ class Settings(NamedTuple):
     num_draws: int = 4
     learning_rate: float = 1e-2
     cooling: tuple[float, float, int] | None = None
-    patience: float = 0.4
+    patience: float = 0.7  # long: the ELBO may rest while the rate is high and rise when it falls
 
 
 class State(NamedTuple):
