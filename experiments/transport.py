@@ -58,7 +58,8 @@ GRID_LOG_KAPPA = tuple(np.linspace(-6.0, 4.0, 11))
 GRID_Q = (0.1, 0.15, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0)
 BAR_MEAN, BAR_MAX = 0.01, 0.1
 # Beyond the range of training, as (δ, log κ): far to the side, hardly any penalty, far too much of it.
-OUTSIDE = ((42.0, 0.0), (44.0, 3.0), (60.0, 0.0), (60.0, 5.0), (2.0, -9.0), (2.0, -12.0), (2.0, 7.0), (2.0, 9.0))
+OUTSIDE = ((42.0, 0.0), (44.0, 3.0), (60.0, 0.0), (60.0, 5.0), (300.0, 3.0), (300.0, 7.0), (300.0, 10.0))
+OUTSIDE += ((2.0, -9.0), (2.0, -12.0), (2.0, 7.0), (2.0, 9.0), (20.0, 9.0))
 
 
 class Conditions(NamedTuple):

@@ -21,10 +21,10 @@ def read_table(
     X: Any, names: Sequence[str] | None, min_rows: int = 2
 ) -> tuple[Float[np.ndarray, "n d"], tuple[str, ...], Callable[[int], str]]:
     """Numbers with NaN for what is missing, column names, and how to call row i in a message."""
+    if issparse(X):  # first: some sparse matrices are dicts
+        raise ValueError("X is a sparse matrix; centring makes it dense anyway: pass X.toarray()")
     if X is None or isinstance(X, dict):
         raise TypeError(f"X must be a table of numbers or the path of a CSV file, not {type(X).__name__}")
-    if issparse(X):
-        raise ValueError("X is a sparse matrix; centring makes it dense anyway: pass X.toarray()")
     polars = sys.modules.get("polars")  # not imported: a polars table can only come from where it is loaded
     lines: list[int] | None = None
     if isinstance(X, str | os.PathLike):
@@ -60,6 +60,8 @@ def _read_array(X: Any) -> np.ndarray:
         got = f"{array.ndim}D array of shape {array.shape}" if array.ndim else type(X).__name__
         hint = "rows are observations, columns are variables"
         raise ValueError(f"Expected 2D array, got {got}. Reshape your data: {hint}")
+    if array.dtype.kind == "c":
+        raise ValueError("Complex data not supported: pass its real part")
     return array
 
 

@@ -42,7 +42,7 @@ class Settings(NamedTuple):
     learning_rate
         η₀.
     cooling
-        None: temperatures are drawn with the other conditions, half of them at the highest. (T₀, T_n, stages): every
+        None: temperatures are drawn with the other conditions, most of them at the ends. (T₀, T_n, stages): every
         step of a stage has the same temperature, as published.
     patience
         Stop when the held-out ELBO has not risen for this share of the steps.
@@ -256,14 +256,14 @@ def draw_conditions(
 ) -> Float[Array, "c 3"]:
     """Random [log λ, q, log T]: one in each of `num` equal strata of log λ and of q, in random pairs.
 
-    Half of the temperatures are the highest, where the posterior is; the others are uniform in log T.
+    Half of the temperatures are the highest, where the posterior is, an eighth the lowest; the others uniform in log T.
     """
     key_order, key_shift = jax.random.split(key)
     order = jax.vmap(lambda key: jax.random.permutation(key, num), out_axes=1)(jax.random.split(key_order, 3))
     uniform = (order.astype(jnp.float32) + jax.random.uniform(key_shift, (num, 3))) / num
     if log_temperature is not None:
         return (low + uniform * (high - low)).at[:, 2].set(log_temperature)
-    uniform = uniform.at[:, 2].set(jnp.minimum(2 * uniform[:, 2], 1.0))
+    uniform = uniform.at[:, 2].set(jnp.clip((8 * uniform[:, 2] - 1) / 3, 0.0, 1.0))
     return low + uniform * (high - low)
 
 

@@ -199,7 +199,7 @@ def _geometry(flow: StructuredColumns, condition: Float[Array, " 3"]) -> Geometr
     basis = jnp.concatenate([jnp.ones(1, scaled.dtype), scaled])
     if learned.ridge.shape[1] > len(embedding):
         # Warm and cold corrections are learned apart, so that the many cold conditions leave T = 1 alone.
-        warm = jnp.exp(0.5 * (condition[2] - flow.center[2] - flow.half_range[2]))
+        warm = jnp.exp(condition[2] - flow.center[2] - flow.half_range[2])
         embedding, basis = (jnp.concatenate([warm * part, (1 - warm) * part]) for part in (embedding, basis))
     basis = basis[: learned.from_fill.shape[2]]
     # ρ starts where it matches the variance of exp(−½x² − κx^q), so that Ψ is right for a typical shrunken entry.

@@ -7,7 +7,9 @@
 
 A sum of sigmoids carries noise to spike and slab, a product of signed powers sharpens the spike at the cusp. A small
 network of (δ, log κ, q), trained once by `python -m experiments.transport` and shipped, gives their parameters. By
-construction τ(−z; −δ) = −τ(z; δ). Far outside the range it was trained on, it is the Gaussian shift x = z + x*.
+construction τ(−z; −δ) = −τ(z; δ). Outside the range it was trained on, spike and slab do not meet any more: where the
+slab wins, τ is a Gaussian shift, x = x* + ς z with the slab's mode and width; where the spike wins, x² does not matter
+in it and τ(z; δ, log κ) = τ(z; δ/c, log κ − q log c)/c, with c such that both are in the range.
 Parameters lie on the first axis, so that every operation runs along contiguous entries.
 """
 
@@ -27,7 +29,7 @@ from ggmflow.flow.monotone import invert_increasing
 
 NUM_PAIRS, NUM_POWERS, NUM_FEATURES = 2, 3, 9
 NUM_PARAMETERS = 6 * NUM_PAIRS + 5 + 2 * NUM_POWERS
-# The range of the training script; beyond it the parameters fade into those of the Gaussian shift.
+# The range of the training script.
 DELTA_RANGE, LOG_KAPPA_RANGE = 40.0, (-8.0, 6.0)
 _MIN_WIDTH = 1e-2
 
@@ -62,6 +64,8 @@ class Shape(NamedTuple):
     log_spike: Entries  # log of the width of the spike
     odd: Entries  # δ/√(1+δ²): what is multiplied by it changes sign with δ
     inside: Entries  # 1 in the trained range, 0 far outside
+    shift: Entries  # x*/ς, outside
+    log_outside: Entries  # log of the factor outside: ς/c
 
 
 def transport(network: Network, z: Entries, delta: Entries, log_kappa: Entries, q: Entries) -> tuple[Entries, Entries]:
@@ -152,12 +156,44 @@ class Transport(AbstractBijection):
         return inverse_transport(unwrap(self.network), y, delta, log_kappa, q)
 
 
+class Slab(NamedTuple):
+    """The mode away from zero, where there is one: anything where there is not."""
+
+    mode: Entries
+    log_width: Entries
+    log_odds: Entries  # against the spike
+
+
+def _slab(delta: Entries, log_kappa: Entries, q: Entries) -> Slab:
+    """Laplace's approximation of the slab: x* solves x + κq x^{q−1} = δ."""
+    # Newton's method in u = log x, where the left side is convex, started at or right of the root.
+    log_far, log_pull = 0.5 * jnp.log1p(delta * delta), log_kappa + jnp.log(q)
+    u = jnp.where(q > 1, jnp.minimum(log_far, (log_far - log_pull) / jnp.maximum(q - 1, 1e-3)), log_far)
+
+    def improve(u):
+        share = sigmoid(log_pull + (q - 2) * u)
+        excess = jnp.logaddexp(u, log_pull + (q - 1) * u) - log_far
+        return jnp.clip(u - excess / jnp.maximum(1 + (q - 2) * share, 0.1), -30.0, log_far)
+
+    u = jax.lax.stop_gradient(improve(improve(improve(jnp.maximum(u, -30.0)))))
+    u = improve(u)  # at the root, one step has the derivatives of the root
+    log_width = -0.5 * jnp.log(jnp.maximum(1 + (q - 1) * jnp.exp(log_pull + (q - 2) * u), 0.1))
+    x, log_spike = jnp.exp(u), -softplus(log_pull / q)
+    height = jnp.exp(log_far) * x - 0.5 * x * x - jnp.exp(log_kappa + q * u)
+    log_odds = height + jnp.minimum(log_width, u) - log_spike  # the slab ends at zero
+    return Slab(delta * jnp.exp(u - log_far), log_width, log_odds)
+
+
 def _shape(network: Network, delta: Entries, log_kappa: Entries, q: Entries) -> Shape:
     """The network, on features that know where spike and slab are and which of them weighs more."""
+    outer = _slab(delta, log_kappa, q)
+    # c of the file's head, 1 where the slab wins.
+    log_c = jnp.maximum(0.5 * jnp.log1p(delta * delta) - np.log(DELTA_RANGE), (log_kappa - LOG_KAPPA_RANGE[1]) / q)
+    log_c = jnp.clip(log_c, 0.0, 40.0) * sigmoid(-outer.log_odds)
+    delta, log_kappa = delta * jnp.exp(-log_c), log_kappa - q * log_c
     inside = _fade(DELTA_RANGE - jnp.abs(delta), 8.0) * _fade(log_kappa - LOG_KAPPA_RANGE[0], 2.0)
-    # Above the range κ saturates: the spike is then narrower than any draw can tell.
-    above = jnp.maximum(log_kappa - LOG_KAPPA_RANGE[1], 0.0)
-    log_kappa = jnp.minimum(log_kappa, LOG_KAPPA_RANGE[1]) + 2 * (1 - jnp.exp(-above / 2))
+    inside *= _fade(LOG_KAPPA_RANGE[1] - log_kappa, 2.0)
+    log_kappa = jnp.minimum(log_kappa, LOG_KAPPA_RANGE[1] + 2)
     kappa, square = jnp.exp(log_kappa), delta * delta
     # The slab's mode solves x = δ − κq|x|^{q−1}: two steps of a smooth soft threshold, x* ∈ (0, δ).
     exponent = 0.5 * (q - 1)
@@ -184,7 +220,8 @@ def _shape(network: Network, delta: Entries, log_kappa: Entries, q: Entries) -> 
     hidden = _silu(_affine(network.weight_1, network.bias_1, features))
     hidden = _silu(_affine(network.weight_2, network.bias_2, hidden))
     raw = _affine(network.weight_3, network.bias_3, hidden)
-    return Shape(raw, slab, log_spike, delta * jax.lax.rsqrt(1 + square), inside)
+    shift, log_outside = outer.mode * jnp.exp(-outer.log_width), (1 - inside) * outer.log_width - log_c
+    return Shape(raw, slab, log_spike, delta * jax.lax.rsqrt(1 + square), inside, shift, log_outside)
 
 
 def _apply(z: Entries, shape: Shape) -> tuple[Entries, Entries]:
@@ -215,17 +252,17 @@ def _sum(z: Entries, shape: Shape) -> tuple[Entries, Entries]:
 
 
 def _sum_parameters(shape: Shape) -> tuple[Entries, Entries, Entries]:
-    """Location, amplitude a and half-width s of the flat part; (x*, 0, 0) outside the trained range: v = z + x*."""
+    """Location, amplitude a and half-width s of the flat part; (x*/ς, 0, 0) outside the trained range: v = z + x*/ς."""
     log_amplitude, flat, share, move, _ = shape.raw[6 * NUM_PAIRS : 6 * NUM_PAIRS + 5]
     inside = shape.inside
-    location = inside * (shape.odd * move + shape.slab * sigmoid(share)) + (1 - inside) * shape.slab
+    location = inside * (shape.odd * move + shape.slab * sigmoid(share)) + (1 - inside) * shape.shift
     return location, inside * jnp.exp(log_amplitude), inside * softplus(flat)
 
 
 def _power_parameters(shape: Shape) -> tuple[Entries, PerParameter, PerParameter]:
     """g, exponents m_p and log ε_p."""
     rest = shape.raw[6 * NUM_PAIRS + 4 :]
-    scale = shape.inside * shape.log_spike * sigmoid(rest[0])
+    scale = shape.inside * shape.log_spike * sigmoid(rest[0]) + shape.log_outside
     return scale, shape.inside * softplus(rest[1 : 1 + NUM_POWERS] - 1), jnp.clip(rest[1 + NUM_POWERS :], -16.0, 4.0)
 
 
