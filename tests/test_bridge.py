@@ -3,12 +3,12 @@
 import jax
 import numpy as np
 import pytest
-from oracles import log_factor
 from scipy import stats
 
 from benchmarks.bridge import WishartDensity, bridge, bridge_to_proposal, fit_wishart, log_normalizers
 from ggmflow import gibbs
 from ggmflow.data import Scatter
+from tests.oracles import log_factor
 
 
 def log_ratio(x):

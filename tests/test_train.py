@@ -75,8 +75,8 @@ def test_learns_and_repeats_itself():
     assert [report.step for report in seen] == list(range(CHUNK, 10 * CHUNK + 1, CHUNK))  # whole chunks
     assert {report.steps for report in seen} == {10 * CHUNK}
     assert all(type(value) in (int, float) for report in seen for value in report)
-    # Half of the temperatures are 1, the others log-uniform: E log T = ¼ log 0.01.
-    assert float(first.flow.mean.sum()) == pytest.approx(3 + 0.25 * np.log(0.01), abs=0.2)
+    # Of the temperatures ½ are 1, ⅛ are 0.01, the others log-uniform: E log T = (⅛ + ½·⅜) log 0.01.
+    assert float(first.flow.mean.sum()) == pytest.approx(3 + 0.3125 * np.log(0.01), abs=0.15)
     assert seen[-1].elbo > seen[0].elbo
     np.testing.assert_array_equal(flow.mean, 0)  # buffers are donated, but not those of the caller
     assert_same(first, run(flow, steps=10 * CHUNK - 3))
@@ -85,9 +85,10 @@ def test_learns_and_repeats_itself():
 
 
 def test_keeps_the_weights_with_the_best_elbo():
-    """Steps of the last half push away from the target: the history falls, the flow returned is the best one's."""
+    """Held-out ELBOs of the toy fluctuate around their limit: the flow returned is that of the highest."""
     full = run(steps=20 * CHUNK)
     best = int(np.argmax([report.elbo for report in full.history]))
+    assert best < 19  # or the last one would do
     until = run(steps=20 * CHUNK, report=interrupt_at((best + 1) * CHUNK))
     np.testing.assert_array_equal(full.flow.mean, until.flow.mean)
 
@@ -95,7 +96,8 @@ def test_keeps_the_weights_with_the_best_elbo():
 def test_expected_ess_is_that_of_the_held_out_ratios():
     """With nothing to learn log q − log p̃ = ½(z − c)² − ½z² has variance c² = (3 + log T)² over z, given T.
 
-    24 draws a condition: exp(−mean variance) is within a factor 2 for one fixed noise.
+    64 conditions of 4 draws: the mean of 64 variances of 3 degrees of freedom has an sd of 0.25·√(2/192) = 0.026, and
+    the ELBO one of 0.5/√256 = 0.03. False alarms: none, the noise is fixed.
     """
     low, high = np.array([0.0, 1.0, -2.5]), np.array([0.0, 1.0, -2.5])
     report = run(Toy(step_size=0.0), low=low, high=high, num_conditions=64, steps=CHUNK).history[0]
@@ -108,9 +110,14 @@ def test_expected_ess_is_that_of_the_held_out_ratios():
 @pytest.mark.parametrize("chunk", [1, 4, 10])
 def test_resumes_bit_by_bit_after_an_interrupt(tmp_path, chunk, cooling):
     path, more = tmp_path / "run.checkpoint", {"cooling": cooling, "snapshot_at": (1.0, 0.01) if cooling else ()}
-    stopped = run(checkpoint=path, report=interrupt_at(chunk * CHUNK), **more)
-    assert stopped.status == "interrupted"
-    assert len(stopped.history) == chunk
+    if cooling and chunk == 1:  # no temperature of a snapshot was reached: no flow to keep, but a checkpoint
+        with pytest.raises(KeyboardInterrupt):
+            run(checkpoint=path, report=interrupt_at(chunk * CHUNK), **more)
+    else:
+        stopped = run(checkpoint=path, report=interrupt_at(chunk * CHUNK), **more)
+        assert stopped.status == "interrupted"
+        assert len(stopped.history) == chunk
+        assert list(stopped.snapshots) == ([] if not cooling else [1.0, 0.01] if chunk == 10 else [1.0])
     seen = []
     resumed = run(checkpoint=path, report=seen.append, **more)
     assert [report.step for report in seen] == [CHUNK * k for k in range(chunk + 1, 11)]  # nothing is done twice
@@ -294,15 +301,15 @@ def assert_spread(conditions, num):
     assert conditions.dtype == np.float32
     assert np.all(conditions >= LOW.astype(np.float32) - 1e-6)
     assert np.all(conditions <= HIGH.astype(np.float32) + 1e-6)
-    hot = np.isclose(conditions[:, 2], HIGH[2], atol=1e-6)
-    assert abs(hot.mean() - 0.5) <= 2.5 / num
+    for end, share in ((HIGH[2], 0.5), (LOW[2], 0.125)):
+        assert abs(np.isclose(conditions[:, 2], end, atol=1e-6).mean() - share) <= 2.5 / num
     for k in range(2):  # every quarter of the range has its quarter of conditions
         quarter = np.floor(4 * (conditions[:, k] - LOW[k]) / (HIGH[k] - LOW[k]) * (1 - 1e-6))
         assert np.all(np.abs(np.bincount(quarter.astype(int), minlength=4) / num - 0.25) <= 2 / num + 1e-9)
 
 
 @pytest.mark.parametrize("num", [8, 32])
-def test_conditions_fill_the_range_with_half_at_the_highest_temperature(num):
+def test_conditions_fill_the_range_with_most_at_the_end_temperatures(num):
     assert_spread(condition_grid(num, LOW, HIGH), num)
     for seed in range(5):
         assert_spread(draw(jax.random.key(seed), num, *ends()), num)

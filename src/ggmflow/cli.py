@@ -24,7 +24,7 @@ from ggmflow.estimator import GraphicalFlow
 from ggmflow.posterior import PoorFitWarning
 from ggmflow.precision import partial_correlation
 from ggmflow.simulate import toy_problem
-from ggmflow.weights import KHAT_LIMIT, importance_weights, resample
+from ggmflow.weights import importance_weights, khat_limit, resample
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -220,12 +220,13 @@ def _print_edges_along_lam(truth, lam, warm: dict[float, list[Found]], lasso) ->
 def _print_trust(model: GraphicalFlow, shown: list[Found]) -> None:
     """Pareto k̂, effective draws and skipped steps in words."""
     ess = np.array([found.ess for found in shown])
-    poor = sum(not found.khat < KHAT_LIMIT for found in shown)  # NaN is poor too
+    limit = khat_limit(NUM_DRAWS)
+    poor = sum(not found.khat < limit for found in shown)  # NaN is poor too
     if poor:
-        verdict = f"[yellow]Pareto k̂ is {KHAT_LIMIT} or more at {poor} of the {len(shown)} conditions shown"
+        verdict = f"[yellow]Pareto k̂ is {limit:.2g} or more at {poor} of the {len(shown)} conditions shown"
         verdict += ", where plain draws of the flow are used. More --steps make it better.[/yellow]"
     else:
-        verdict = f"[green]Pareto k̂ is below {KHAT_LIMIT} at all {len(shown)} conditions shown"
+        verdict = f"[green]Pareto k̂ is below {limit:.2g} at all {len(shown)} conditions shown"
         verdict += ": importance weights correct what the flow misses.[/green]"
     skipped = int(model.history_["skipped"].iloc[-1])
     console.print(

@@ -189,7 +189,7 @@ class GraphicalFlow(BaseEstimator):
         if self.architecture == "paper":
             settings = settings._replace(cooling=(_COOLING[0], self.temperature_range_[0], _COOLING[1]))
             snapshot_at = (self._warmest(), self.temperature_range_[0])
-        with compilation_cache_enabled(), training_bar(self.progress) as report:
+        with compilation_cache_enabled(), jax.enable_x64(False), training_bar(self.progress) as report:
             trained = train(
                 flow,
                 jax.random.fold_in(key, 1),
@@ -274,7 +274,7 @@ class GraphicalFlow(BaseEstimator):
         check_is_fitted(self, "flow_")
         if len(self.query_) < self.scatter_.n_features:
             raise AttributeError("with a query only rows of the precision matrix are known, so there is no covariance_")
-        return np.linalg.inv(self.precision_)
+        return np.linalg.inv(self.precision_[np.argsort(self.query_)])  # rows in the order of the columns
 
     @property
     def location_(self) -> Float[np.ndarray, " d"]:
@@ -301,7 +301,7 @@ class GraphicalFlow(BaseEstimator):
             validate_data(self, X, reset=False, skip_check_array=True)
         working = self.scatter_.working(X)
         scale = self.scatter_.scale
-        precision = self.precision_ * scale * scale[:, None]
+        precision = self.precision_[np.argsort(self.query_)] * scale * scale[:, None]
         return float(log_likelihood(working.T @ working / len(working), precision) - np.sum(np.log(scale)))
 
     def save(self, path: str | Path) -> None:
@@ -383,8 +383,9 @@ class GraphicalFlow(BaseEstimator):
             _readable(low[1], high[1]),
             _readable(np.exp(low[2]), np.exp(high[2])),
         )
-        # A new flow of the same shape shows which arrays to expect; nothing about its structure is read from the file.
-        skeleton = model._untrained(jax.random.key(0))
+        # The shapes of a new flow show which arrays to expect; nothing about its structure is read from the file, and
+        # nothing is allocated that is not in it.
+        skeleton = eqx.filter_eval_shape(model._untrained, jax.random.key(0))
         flows = [_fill(skeleton, arrays, f"flow{k}/") for k in range(1 + len(header["snapshots"]))]
         model.flow_ = flows[0]
         model._snapshots = dict(zip(map(float, header["snapshots"]), flows[1:], strict=True))
@@ -437,10 +438,10 @@ class GraphicalFlow(BaseEstimator):
         else:
             lam = _range("lam", self.lam)
         q, temperature = _range("q", self.q), _range("temperature", self.temperature)
-        if q[0] < 0.05 or q[1] > 4:
-            raise ValueError(f"q must lie between 0.05 and 4, got {self.q!r}")
-        if self.architecture == "paper" and temperature[0] > 1:
-            raise ValueError(f"the paper's cooling ends at T = 1 or below, got temperature={self.temperature!r}")
+        if q[0] < 0.1 or q[1] > 2:
+            raise ValueError(f"q must lie between 0.1 and 2, got {self.q!r}")
+        if temperature[1] > 1:
+            raise ValueError(f"temperature must not exceed 1, which is the posterior, got {self.temperature!r}")
         ends = np.array([np.log(lam), q, np.log(temperature)])
         return ends[:, 0], ends[:, 1]
 
@@ -462,14 +463,18 @@ class GraphicalFlow(BaseEstimator):
         if self.steps is not None:
             if isinstance(self.steps, bool) or not isinstance(self.steps, Integral) or self.steps < 1:
                 raise ValueError(f"steps must be a positive integer, got {self.steps!r}")
-            return -(-int(self.steps) // CHUNK) * CHUNK
+            # The published cooling needs a stage at T = 1 and one at the end.
+            return max(-(-int(self.steps) // CHUNK), 2 if self.architecture == "paper" else 1) * CHUNK
         cold = self.temperature_range_[0] < self.temperature_range_[1]
         steps = 900 if n_entries <= 1000 else 600
         return steps * 5 // 3 if cold else steps
 
     def _untrained(self, key) -> MatrixFlow:
         scatter = self.scatter_.reorder(self._order())
-        return build_flow(key, self.architecture, scatter.matrix, scatter.n, len(self.query_), self._low, self._high)
+        with jax.enable_x64(False):
+            return build_flow(
+                key, self.architecture, scatter.matrix, scatter.n, len(self.query_), self._low, self._high
+            )
 
     def _order(self) -> Int[np.ndarray, " d"]:
         """Columns of the data in the flow's order: query variables first."""
@@ -487,7 +492,8 @@ class GraphicalFlow(BaseEstimator):
             if np.isclose(known, temperature, rtol=1e-5):
                 return flow
         known = " and ".join(f"{value:g}" for value in self._snapshots)
-        raise ValueError(f"the published architecture knows the temperatures {known} only, got {temperature:g}")
+        why = " (it was interrupted while it cooled)" if self.status_ == "interrupted" else ""
+        raise ValueError(f"the published architecture knows the temperatures {known} only{why}, got {temperature:g}")
 
     def _condition(self, lam: float | None, q: float | None, temperature: float) -> Float[np.ndarray, " 3"]:
         values = {
@@ -521,7 +527,9 @@ class GraphicalFlow(BaseEstimator):
             source = FlowSource(self._flow_at(temperature), self._condition(lam, self.q_, temperature), self._order())
             _, log_q, log_p = source.entries(key, num_draws)
             elbo.append(np.mean(log_p.astype(float) - log_q) + self._published_constants(lam, self.q_))
-        self.lam_ = float(np.clip(_peak(np.log(grid), np.array(elbo)), *self.lam_range_))
+        known = np.isfinite(elbo)
+        if np.any(known):
+            self.lam_ = float(np.clip(_peak(np.log(grid[known]), np.array(elbo)[known]), *self.lam_range_))
 
     def _published_constants(self, lam: float, q: float) -> float:
         """Σ_{i<j} log(q λ^{1/q}/(2Γ(1/q))): normalizers of the off-diagonal factors as if they were independent."""
@@ -555,12 +563,13 @@ def _peak(x: Float[np.ndarray, " k"], y: Float[np.ndarray, " k"]) -> float:
     return float(np.exp(x[k] - b / (2 * a)))
 
 
-def _fill(skeleton: MatrixFlow, arrays: dict[str, np.ndarray], prefix: str) -> MatrixFlow:
+def _fill(skeleton: Any, arrays: dict[str, np.ndarray], prefix: str) -> MatrixFlow:
     """Put stored arrays into a flow of the same shape."""
-    dynamic, static = eqx.partition(skeleton, eqx.is_array)
-    leaves, structure = jax.tree.flatten(dynamic)
+    leaves, structure = jax.tree.flatten(skeleton)
     stored = [arrays[f"{prefix}{k}"] for k in range(len(leaves))]
     for leaf, array in zip(leaves, stored, strict=True):
         if leaf.shape != array.shape or leaf.dtype != array.dtype:
-            raise ValueError(f"an array has shape {array.shape} where {leaf.shape} is expected")
-    return eqx.combine(jax.tree.unflatten(structure, [jnp.asarray(array) for array in stored]), static)
+            found, expected = f"{array.dtype}{array.shape}", f"{leaf.dtype}{leaf.shape}"
+            raise ValueError(f"an array is {found} where {expected} is expected")
+    with jax.enable_x64(False):
+        return jax.tree.unflatten(structure, [jnp.asarray(array) for array in stored])

@@ -39,9 +39,9 @@ class Posterior:
     in the order of the data: (s, d), which is (d, d) without a query. Values are in the working scale.
 
     Estimates rest on `num_draws` draws made once, at first use. They are weighted by Pareto-smoothed importance weights
-    if k̂ < 0.7; otherwise weights would do more harm than good and all draws count equally. Where k̂ is larger, or few
-    draws are effective, a `PoorFitWarning` says so once. The property `weighted` tells what estimates do; the argument
-    `weighted=True` or `False` of every estimate overrides it.
+    if k̂ < 0.7 (a little less for fewer than 2200 draws); otherwise weights would do more harm than good and all draws
+    count equally. Where k̂ is larger, or few draws are effective, a `PoorFitWarning` says so once. The property
+    `weighted` tells what estimates do; the argument `weighted=True` or `False` of every estimate overrides it.
 
     Parameters
     ----------
@@ -176,8 +176,7 @@ class Posterior:
 
         A query does not hold the diagonal of the other variables; see `association` for those.
         """
-        out = self._matrix(self._sample.association(self._use(weighted)))
-        return out if len(self.query) == len(self.names) else out[:, self.query]
+        return self._matrix(self._sample.association(self._use(weighted)))[:, self.query]
 
     def edge_probability(self, threshold: float = 0.1, *, weighted: bool | None = None) -> Float[np.ndarray, "s d"]:
         """P(|association| > threshold) of every pair, (s, d), 0 for a variable and itself.
@@ -325,8 +324,8 @@ class Posterior:
         self._warned = True
         message = (
             f"The fitted distribution is a poor stand-in for the posterior{self._where()}: {weights}. {consequence} "
-            "To do better, fit with more steps or a narrower range of λ and q, refine the draws, or use the exact "
-            "sampler ggmflow.gibbs.sample."
+            "To do better, fit with more steps or a narrower range of λ and q, or use the exact sampler "
+            "ggmflow.gibbs.sample."
         )
         warnings.warn(message, PoorFitWarning, stacklevel=stacklevel)
 

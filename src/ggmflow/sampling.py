@@ -1,4 +1,4 @@
-"""A trained flow at one condition as a source of draws Ω ~ q(· | λ, q, T), rows and columns in the data's order."""
+"""A trained flow at one condition as a source of draws Ω ~ q(· | λ, q, T); rows as the query, columns as the data."""
 
 from typing import NamedTuple
 
@@ -49,7 +49,8 @@ class FlowSource(NamedTuple):
             return jax.tree.map(np.asarray, _draw(self.flow, jax.random.fold_in(key, k), condition, size))
 
         # One chunk after the other: two programs at once, each waiting for workers of JAX's one pool, can deadlock.
-        with compilation_cache_enabled():
+        # The flow works in float32; log p̃ is a difference of numbers of size nd/T, which only float64 can hold.
+        with compilation_cache_enabled(), jax.enable_x64(True):
             parts = [chunk(k) for k in range(count)]
         entries, log_q, log_p = (np.concatenate(part)[:num_draws] for part in zip(*parts, strict=True))
         return entries, log_q, log_p
@@ -58,24 +59,22 @@ class FlowSource(NamedTuple):
         """Normalized log density with respect to Lebesgue measure on the free entries of Ω, through the inverse."""
         d, s = len(self.order), self.flow.n_query
         row, col = entry_indices(d, s)
-        # Rows of the data's matrix: without a query row i is variable i, with one it is query variable i.
-        rows = np.asarray(precision)[:, self.order if s == d else slice(None)][:, :, self.order]
+        rows = np.asarray(precision)[:, :, self.order]
         entries, condition = rows[:, col, row].astype(np.float32), jnp.asarray(self.condition, jnp.float32)
         # Chunks of one size here too: how many matrices are asked for would be compiled in otherwise.
         size = chunk_size(self.flow.n_entries)
         padded = np.concatenate([entries, np.repeat(entries[-1:], -len(entries) % size, axis=0)])
-        with compilation_cache_enabled():
+        with compilation_cache_enabled(), jax.enable_x64(False):
             parts = [_log_prob(self.flow, jnp.asarray(part), condition) for part in padded.reshape(-1, size, len(row))]
         return np.concatenate(parts, dtype=float)[: len(entries)]
 
     def _to_rows(self, entries: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N s d"]:
         d, s = len(self.order), self.flow.n_query
         row, col = entry_indices(d, s)
-        at = self.order if s == d else np.arange(d)  # row of the result for variable k of the flow
         out = np.empty((len(entries), s, d))
-        out[:, at[col], self.order[row]] = entries
+        out[:, col, self.order[row]] = entries
         inside = row < s
-        out[:, at[row[inside]], self.order[col[inside]]] = entries[:, inside]
+        out[:, row[inside], self.order[col[inside]]] = entries[:, inside]
         return out
 
 

@@ -194,14 +194,15 @@ def train(
             if report is not None:
                 report(history[-1])
     except KeyboardInterrupt:
-        if not history:
-            raise  # nothing was learned yet: there is no model to keep
-        status = "interrupted"
         if checkpoint is not None and unsaved is not None:
             _save_checkpoint(checkpoint, identity, *unsaved)
+        if not history or (snapshots and not _reached(snapshots, settings, history, num_chunks)):
+            raise  # nothing of use was learned yet: there is no model to keep
+        status = "interrupted"
     if best_chunk == 0:
         status = "failed"
-    kept = {wanted: eqx.combine(weights, frozen) for wanted, weights in snapshots.items()}
+    reached = _reached(snapshots, settings, history, num_chunks)
+    kept = {wanted: eqx.combine(snapshots[wanted], frozen) for wanted in reached}
     return Trained(eqx.combine(best, frozen), kept, history, status)
 
 
@@ -263,17 +264,28 @@ def draw_conditions(
     uniform = (order.astype(jnp.float32) + jax.random.uniform(key_shift, (num, 3))) / num
     if log_temperature is not None:
         return (low + uniform * (high - low)).at[:, 2].set(log_temperature)
-    uniform = uniform.at[:, 2].set(jnp.clip((8 * uniform[:, 2] - 1) / 3, 0.0, 1.0))
-    return low + uniform * (high - low)
+    return low + uniform.at[:, 2].set(_to_ends(uniform[:, 2])) * (high - low)
 
 
 def condition_grid(num: int, low: Float[np.ndarray, " 3"], high: Float[np.ndarray, " 3"]) -> np.ndarray:
-    """`num` fixed, evenly spread [log λ, q, log T], half of them at the highest temperature."""
+    """`num` fixed, evenly spread [log λ, q, log T], temperatures as in training."""
     # Multiples of the powers of 1/ρ, ρ³ = ρ + 1, modulo 1, fill the cube evenly.
     root = 1.3247179572447460
     unit = (0.5 + np.arange(1, num + 1)[:, None] / root ** np.arange(1, 4)) % 1
-    unit[:, 2] = np.minimum(2 * unit[:, 2], 1.0)
+    unit[:, 2] = _to_ends(unit[:, 2])
     return (np.asarray(low) + unit * (np.asarray(high) - np.asarray(low))).astype(np.float32)
+
+
+def _reached(snapshots: dict[float, Any], settings: Settings, history: list[Report], num_chunks: int) -> list[float]:
+    """Temperatures of snapshots that the cooling has come down to."""
+    wanted = tuple(snapshots)
+    last = cooled_temperature(settings.cooling, len(history) - 1, num_chunks, wanted) if history else None
+    return [] if last is None else [temperature for temperature in wanted if last <= temperature * (1 + 1e-6)]
+
+
+def _to_ends(unit: Any) -> Any:
+    """Numbers uniform in [0, 1] to numbers that are 1 in half of all cases, 0 in an eighth, and uniform otherwise."""
+    return ((8 * unit - 1) / 3).clip(0.0, 1.0)
 
 
 def cooled_temperature(

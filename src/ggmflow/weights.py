@@ -3,7 +3,7 @@
     w_i ∝ p̃(Ω_i)/q(Ω_i),   E_p f ≈ Σ w_i f(Ω_i),   log Z ≈ log mean p̃/q,   ESS = 1/(N Σ w_i²),   Σ w_i = 1
 
 The largest weights are Pareto-smoothed (Vehtari et al. 2024); k̂, the shape of that Pareto tail, tells whether the
-weights can be used (below 0.7) or a few draws outweigh all others.
+weights can be used (below 0.7, or 1 − 1/log₁₀ N if that is less) or a few draws outweigh all others.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,6 @@ from arviz_stats.base.array import array_stats
 from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
-KHAT_LIMIT = 0.7
 MIN_DRAWS = 25  # fewer have no tail to fit
 # log weights of the tail that agree to this are a bounded tail, not one to fit: rounding of densities looks like it.
 _BOUNDED = 1e-3
@@ -51,7 +50,12 @@ class ImportanceWeights(NamedTuple):
     @property
     def reliable(self) -> bool:
         """Whether k̂ allows the weights to be used."""
-        return self.khat < KHAT_LIMIT  # NaN is not
+        return self.khat < self.khat_limit  # NaN is not
+
+    @property
+    def khat_limit(self) -> float:
+        """What k̂ must stay below."""
+        return khat_limit(self.values.size)
 
     @property
     def poor(self) -> bool:
@@ -65,7 +69,12 @@ class ImportanceWeights(NamedTuple):
             return f"{num_draws} draws are too few to tell ({MIN_DRAWS} are needed)"
         invalid = f"{self.num_invalid} draws without a finite density, " if self.num_invalid else ""
         effective = f"{self.ess * num_draws:.0f} effective of {num_draws} draws"
-        return f"{invalid}Pareto k̂ = {self.khat:.2f} (should be below {KHAT_LIMIT}), {effective}"
+        return f"{invalid}Pareto k̂ = {self.khat:.2f} (should be below {self.khat_limit:.2g}), {effective}"
+
+
+def khat_limit(num_draws: int) -> float:
+    """What k̂ of so many draws must stay below: 0.7 from 2200 draws on, less for fewer."""
+    return min(0.7, 1 - 1 / float(np.log10(max(num_draws, 2))))
 
 
 def importance_weights(log_ratio: Float[np.ndarray, " N"]) -> ImportanceWeights:

@@ -141,7 +141,9 @@ def test_round_trip_in_single_precision():
 
 @pytest.mark.usefixtures("x64")
 def test_where_the_slab_wins_it_is_a_gaussian_shift():
-    delta, log_kappa, q = far = np.array([(60, 0, 1), (-60, 5, 0.5), (1, -12, 0.5), (300, 6, 1.5), (-90, 2, 2)], float).T
+    delta, log_kappa, q = far = np.array(
+        [(60, 0, 1), (-60, 5, 0.5), (1, -12, 0.5), (300, 6, 1.5), (-90, 2, 2)], float
+    ).T
     x, log_dx = map(np.asarray, run(weights(), *arrays(NOISE, *far)))
     # The mode of the slab solves x + κq x^{q−1} = δ; its width is that of the curvature there.
     kappa = np.exp(log_kappa)

@@ -113,10 +113,11 @@ def draw(
         entries, log_q, log_p = sample_columns(flow.bijection, key, condition, num_draws)
         return entries.T, log_q, log_p
     flow = unwrap(flow)
-    z = jax.random.normal(key, (num_draws, flow.n_entries))
+    z = jax.random.normal(key, (num_draws, flow.n_entries), flow.scatter.dtype)
     entries, log_det = jax.vmap(flow.bijection.transform_and_log_det, (0, None))(z, condition)
     log_q = _log_normal(z) - log_det
-    return entries, log_q, jax.vmap(lambda y: log_target(flow, y, condition))(entries)
+    flow, wide, condition = jax.tree.map(_widen, (flow, entries, condition))
+    return entries, log_q, jax.vmap(lambda y: log_target(flow, y, condition))(wide)
 
 
 def log_prob(flow: MatrixFlow, entries: Float[Array, "m D"], condition: Float[Array, " 3"]) -> Float[Array, " m"]:
@@ -132,6 +133,11 @@ def log_target(flow: MatrixFlow, entries: Float[Array, " D"], condition: Float[A
     columns = cholesky_columns(precision_from_entries(entries, len(flow.scatter), flow.n_query))
     lam, q, temperature = jnp.exp(condition[0]), condition[1], jnp.exp(condition[2])
     return unnormalized_log_prob(columns, flow.scatter, flow.n_samples, lam, q, temperature)
+
+
+def _widen(leaf: Any) -> Any:
+    """To float64 where that is enabled."""
+    return leaf.astype(jnp.result_type(float)) if eqx.is_inexact_array(leaf) else leaf
 
 
 def _log_normal(z: Float[Array, "m D"]) -> Float[Array, " m"]:

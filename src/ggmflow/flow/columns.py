@@ -38,7 +38,8 @@ PerDraw = Float[Array, "... b"]
 class Learned(eqx.Module):
     """What training changes; all corrections start at zero.
 
-    E is the length of the embedding of a condition, R that of its basis (1 and the scaled condition, or 1 alone).
+    E is the length of the embedding of a condition, R that of its basis: 1 and the scaled condition, or 1 alone. With a
+    range of temperatures both are there twice, for warm and for cold.
     """
 
     embed_1: Float[Array, "hidden 3"]
@@ -120,14 +121,15 @@ class StructuredColumns(AbstractBijection):
         hidden: int = 32,
         network: Network | None = None,
     ):
-        scatter, low, high = (jnp.asarray(value, jnp.float32) for value in (scatter, low, high))
+        low, high = (np.asarray(value, np.float32) for value in (low, high))
+        scatter = jnp.asarray(scatter, jnp.float32)
         d, s = len(scatter), n_query
         self.learned = _initial(key, d, s, embedding, hidden, cold=bool(high[2] > low[2]))
         self.scatter = _fixed(scatter)
         self.n_samples = _fixed(jnp.asarray(n_samples, jnp.float32))
-        self.center = _fixed((low + high) / 2)
+        self.center = _fixed(jnp.asarray((low + high) / 2))
         # A range of one point is centred to 0, so its scale does not matter.
-        self.half_range = _fixed(jnp.where(high > low, (high - low) / 2, 1.0))
+        self.half_range = _fixed(jnp.asarray(np.where(high > low, (high - low) / 2, np.float32(1))))
         self.network = _fixed(jax.tree.map(jnp.asarray, network or load_network()))
         self.shape = (len(entry_indices(d, s)[0]),)
         self.n_query = s
@@ -139,7 +141,7 @@ class StructuredColumns(AbstractBijection):
         coordinates = find_coordinates(self, geometry, columns, omega)
         noise = place(x[:, None], self)
         _, log_dx = _transport(self, geometry, coordinates, noise)
-        return pick(omega, self)[:, 0], _log_det(geometry, coordinates, noise, log_dx)[0]
+        return pick(omega)[:, 0], _log_det(geometry, coordinates, noise, log_dx)[0]
 
     def inverse_and_log_det(self, y: Array, condition: Array | None = None) -> tuple[Array, Array]:
         """Noise behind the free entries of a positive definite Ω, all entries at once."""
@@ -149,7 +151,7 @@ class StructuredColumns(AbstractBijection):
         omega = to_columns(y, d, s)[..., None]
         coordinates = find_coordinates(self, geometry, columns, omega)
         noise, log_dx = invert_transport(self, geometry, coordinates, omega)
-        return pick(noise, self)[:, 0], -_log_det(geometry, coordinates, noise, log_dx)[0]
+        return pick(noise)[:, 0], -_log_det(geometry, coordinates, noise, log_dx)[0]
 
     def geometry(self, condition: Float[Array, " 3"]) -> Geometry:
         """The geometry of one condition, its arrays ending in an axis of length 1."""
@@ -174,7 +176,7 @@ def _initial(key: PRNGKeyArray, d: int, s: int, embedding: int, hidden: int, col
     key_1, key_2 = jax.random.split(key)
     E = 2 * embedding if cold else embedding
     # A whole basis lets the learned leanings follow the condition; for many entries one number must do for all.
-    R = (8 if cold else 4) if s * d * d <= 40_000 else 1
+    R = (2 if cold else 1) * (4 if s * d * d <= 40_000 else 1)
     return Learned(
         embed_1=jax.random.normal(key_1, (hidden, 3)) / 2**0.5,
         bias_1=jnp.zeros(hidden),
@@ -197,11 +199,12 @@ def _geometry(flow: StructuredColumns, condition: Float[Array, " 3"]) -> Geometr
     hidden = jnp.tanh(learned.embed_1 @ scaled + learned.bias_1)
     embedding = jnp.concatenate([jnp.tanh(learned.embed_2 @ hidden + learned.bias_2), scaled])
     basis = jnp.concatenate([jnp.ones(1, scaled.dtype), scaled])
-    if learned.ridge.shape[1] > len(embedding):
+    cold = learned.ridge.shape[1] > len(embedding)
+    basis = basis[: learned.from_fill.shape[2] // (2 if cold else 1)]
+    if cold:
         # Warm and cold corrections are learned apart, so that the many cold conditions leave T = 1 alone.
         warm = jnp.exp(condition[2] - flow.center[2] - flow.half_range[2])
         embedding, basis = (jnp.concatenate([warm * part, (1 - warm) * part]) for part in (embedding, basis))
-    basis = basis[: learned.from_fill.shape[2]]
     # ρ starts where it matches the variance of exp(−½x² − κx^q), so that Ψ is right for a typical shrunken entry.
     diagonal = jnp.diagonal(S) + lam
     ell = jnp.sqrt(0.8 * jnp.mean((n + d + 1) / diagonal))
@@ -237,7 +240,7 @@ def draw_columns(flow: StructuredColumns, geometry: Geometry, z: Float[Array, "D
     """
     flow = unwrap(flow)
     d, s, b = len(flow.scatter), flow.n_query, z.shape[-1]
-    A, a = geometry.A, _diagonal(geometry.A)
+    A, a = geometry.A, diagonal_of(geometry.A)
     start = jnp.asarray(np.cumsum(np.r_[0, d - np.arange(s)])[:-1] - np.arange(s))
 
     def column(j, state):
@@ -248,9 +251,9 @@ def draw_columns(flow: StructuredColumns, geometry: Geometry, z: Float[Array, "D
         below = (jnp.arange(d) > j)[:, None]
         fill = jnp.sum(L * L[j], axis=1)
         sigma = a * jnp.exp(0.5 * correction[0])
-        degrees = _degrees(geometry, d, j.astype(z.dtype))
-        features = _squash_fill(fill, a[j] * jnp.sqrt(degrees), sigma, below)
-        leaning = _lean(flow.learned.from_fill[j], geometry.basis, features)
+        degrees = chi_degrees(geometry, d, j.astype(z.dtype))
+        features = squash_fill(fill, a[j] * jnp.sqrt(degrees), sigma, below)
+        leaning = lean_on(flow.learned.from_fill[j], geometry.basis, features)
         ell = diagonal_entry(degrees, a[j], noise[j], correction[:, j], leaning[j])
         cusp = -fill / ell
         slope = A[:, j] / a[j] * ell
@@ -262,7 +265,7 @@ def draw_columns(flow: StructuredColumns, geometry: Geometry, z: Float[Array, "D
         def entry(i, state):
             epsilon, x = state
             mean = jnp.sum(A[i] * epsilon, axis=0)
-            above = _lean(from_above[i][None], geometry.basis, _squash(x))[0]
+            above = lean_on(from_above[i][None], geometry.basis, _squash(x))[0]
             delta = (offset[i] + mean) / sigma[i] + above
             x_i, _ = transport(flow.network, noise[i], delta, log_kappa[i], geometry.q)
             residual = cusp[i] + sigma[i] * x_i - slope[i] - mean
@@ -281,19 +284,19 @@ def draw_columns(flow: StructuredColumns, geometry: Geometry, z: Float[Array, "D
 def find_coordinates(flow: StructuredColumns, geometry: Geometry, L: PerDraw, omega: PerDraw) -> Coordinates:
     """δ, log κ and log σ of every entry of given draws, all at once; zero above the diagonal."""
     flow = unwrap(flow)
-    s, low = flow.n_query, _below(flow)
+    s, low = flow.n_query, is_below(flow)
     index = np.arange(s)
-    ell, a, correction = L[index, index], _diagonal(geometry.A), geometry.correction
+    ell, a, correction = L[index, index], diagonal_of(geometry.A), geometry.correction
     product = jnp.einsum("ikb,jkb->ijb", L, L[:s])
     fill = jnp.where(low, product - ell * L, 0.0)
     cusp = -fill / ell
     mean = L - a[:, None] * contract(geometry.U, L)
     log_sigma = jnp.log(a)[:, None] + 0.5 * correction[0]
     sigma = jnp.exp(log_sigma)
-    degrees = _degrees(geometry, len(L), jnp.arange(s, dtype=L.dtype)[:, None])
-    features = _squash_fill(fill, a[:s] * jnp.sqrt(degrees), sigma, low)
-    leaning = _lean_all(flow.learned.from_fill, geometry.basis, features)
-    above = _lean_all(flow.learned.from_above, geometry.basis, jnp.where(low, _squash(omega / (ell * sigma)), 0.0))
+    degrees = chi_degrees(geometry, len(L), jnp.arange(s, dtype=L.dtype)[:, None])
+    features = squash_fill(fill, a[:s] * jnp.sqrt(degrees), sigma, low)
+    leaning = lean_all(flow.learned.from_fill, geometry.basis, features)
+    above = lean_all(flow.learned.from_above, geometry.basis, jnp.where(low, _squash(omega / (ell * sigma)), 0.0))
     delta = jnp.where(low, (mean - cusp) / sigma + correction[1] + leaning + above, 0.0)
     log_kappa = jnp.log(geometry.lam) + geometry.q * (jnp.log(ell) + log_sigma) + correction[2]
     return Coordinates(ell, delta, jnp.where(low, log_kappa, 0.0), log_sigma, leaning[index, index])
@@ -304,13 +307,13 @@ def invert_transport(
 ) -> tuple[PerDraw, PerDraw]:
     """Noise behind Ω, diagonal and below, and log dτ/dz below the diagonal."""
     flow = unwrap(flow)
-    low, index, correction = _below(flow), np.arange(flow.n_query), geometry.correction
+    low, index, correction = is_below(flow), np.arange(flow.n_query), geometry.correction
     ell, delta, log_kappa, log_sigma, shift = coordinates
     x = jnp.where(low, omega / ell * jnp.exp(-log_sigma), 0.0)
     inner, log_dz = inverse_transport(flow.network, x, delta, log_kappa, jnp.broadcast_to(geometry.q, x.shape))
     noise = (inner - correction[4]) * jnp.exp(-correction[3])
-    degrees = _degrees(geometry, len(flow.scatter), jnp.arange(flow.n_query, dtype=x.dtype)[:, None])
-    z, _ = diagonal_noise(degrees, _diagonal(geometry.A)[index], ell, correction[:, index, index], shift)
+    degrees = chi_degrees(geometry, len(flow.scatter), jnp.arange(flow.n_query, dtype=x.dtype)[:, None])
+    z, _ = diagonal_noise(degrees, diagonal_of(geometry.A)[index], ell, correction[:, index, index], shift)
     return jnp.where(low, noise, 0.0).at[index, index].set(z), -log_dz
 
 
@@ -329,9 +332,9 @@ def _log_det(geometry: Geometry, coordinates: Coordinates, noise: PerDraw, log_d
     index, low = np.arange(s), (np.arange(d)[:, None] > np.arange(s))[..., None]
     # dω_ij = ℓ_j σ_i dx below the diagonal, dω_jj = 2 ℓ_j dℓ_j on it
     below = jnp.where(low, log_dx + geometry.correction[3] + jnp.log(ell) + log_sigma, 0.0)
-    degrees = _degrees(geometry, d, jnp.arange(s, dtype=ell.dtype)[:, None])
+    degrees = chi_degrees(geometry, d, jnp.arange(s, dtype=ell.dtype)[:, None])
     correction = geometry.correction[:, index, index]
-    _, log_dell = diagonal_noise(degrees, _diagonal(geometry.A)[index], ell, correction, shift)
+    _, log_dell = diagonal_noise(degrees, diagonal_of(geometry.A)[index], ell, correction, shift)
     return jnp.sum(below, (0, 1)) + jnp.sum(log_dell + jnp.log(2 * ell), 0)
 
 
@@ -378,7 +381,7 @@ def place(z: Float[Array, "D b"], flow: StructuredColumns) -> Float[Array, "d s 
     return jnp.concatenate([z, jnp.zeros_like(z[:1])])[position]
 
 
-def pick(matrix: Float[Array, "d s b"], flow: StructuredColumns) -> Float[Array, "D b"]:
+def pick(matrix: Float[Array, "d s b"]) -> Float[Array, "D b"]:
     """The free entries; inverse of `place`."""
     return matrix[entry_indices(*matrix.shape[:2])]
 
@@ -398,34 +401,34 @@ def _positions(weights: Float[Array, "s d R d"]):
     return np.arange(s)[:, None, None, None], np.arange(d)[:, None, None], np.arange(d)
 
 
-def _lean(weights: Float[Array, "i R k"], basis: Float[Array, "R b"], features: Float[Array, "k b"]):
+def lean_on(weights: Float[Array, "i R k"], basis: Float[Array, "R b"], features: Float[Array, "k b"]):
     """Σ_r basis_r (W_r features): a linear map that follows the condition, (i, b)."""
     return jnp.sum(jnp.tensordot(weights, features, 1) * basis, axis=1)
 
 
-def _lean_all(weights: Float[Array, "s i R k"], basis: Float[Array, "R b"], features: Float[Array, "k s b"]):
-    """`_lean` for every column, (i, s, b)."""
-    return jnp.moveaxis(jax.vmap(_lean, (0, None, 1))(weights, basis, features), 0, 1)
+def lean_all(weights: Float[Array, "s i R k"], basis: Float[Array, "R b"], features: Float[Array, "k s b"]):
+    """`lean_on` for every column, (i, s, b)."""
+    return jnp.moveaxis(jax.vmap(lean_on, (0, None, 1))(weights, basis, features), 0, 1)
 
 
 def _squash(x: PerDraw) -> PerDraw:
     return jnp.tanh(0.5 * x)
 
 
-def _squash_fill(fill: PerDraw, typical_ell: PerDraw, sigma: PerDraw, below: PerDraw) -> PerDraw:
+def squash_fill(fill: PerDraw, typical_ell: PerDraw, sigma: PerDraw, below: PerDraw) -> PerDraw:
     """Fill-in relative to the size of an entry, bounded."""
     return jnp.where(below, _squash(fill / (typical_ell * sigma)), 0.0)
 
 
-def _degrees(geometry: Geometry, d: int, j: ArrayLike) -> PerDraw:
+def chi_degrees(geometry: Geometry, d: int, j: ArrayLike) -> PerDraw:
     """k = ν − j, the degrees of freedom of ℓ_j."""
     return geometry.n + (d + 1) - j
 
 
-def _diagonal(matrix: Float[Array, "d d b"]) -> Float[Array, "d b"]:
+def diagonal_of(matrix: Float[Array, "d d b"]) -> Float[Array, "d b"]:
     index = np.arange(len(matrix))
     return matrix[index, index]
 
 
-def _below(flow: StructuredColumns) -> Any:
+def is_below(flow: StructuredColumns) -> Any:
     return (np.arange(len(flow.scatter))[:, None] > np.arange(flow.n_query))[..., None]

@@ -21,18 +21,18 @@ from ggmflow.flow.columns import (
     Geometry,
     PerDraw,
     StructuredColumns,
-    _below,
-    _degrees,
-    _diagonal,
-    _lean,
-    _squash_fill,
+    chi_degrees,
     diagonal_entry,
     diagonal_noise,
+    diagonal_of,
     draw_columns,
     find_coordinates,
+    is_below,
+    lean_on,
     log_target,
     pick,
     place,
+    squash_fill,
 )
 from ggmflow.flow.transport import Partials, transport_partials
 
@@ -84,12 +84,12 @@ def path_derivative_loss(
     value, pull_back = jax.vjp(log_ratio, L, omega)
     slope_L, slope_omega = pull_back(jnp.ones_like(value))
     # Ω = LLᵀ: its slope is L's too
-    low = _below(flow)
+    low = is_below(flow)
     half = jnp.where(low, slope_omega, 0.0)
-    diagonal = jnp.where(low | ~_below_or_on(flow), 0.0, slope_omega)
+    diagonal = jnp.where(low | ~is_below_or_on(flow), 0.0, slope_omega)
     product = jnp.einsum("ijb,jkb->ikb", half + 2 * diagonal, L[: flow.n_query])
     product += jnp.pad(jnp.einsum("ijb,ikb->jkb", half, L), ((0, len(L) - flow.n_query), (0, 0), (0, 0)))
-    adjoint = solve_adjoint(frozen, fixed, L, tangent, slope_L + jnp.where(_below_or_on(flow), product, 0.0))
+    adjoint = solve_adjoint(frozen, fixed, L, tangent, slope_L + jnp.where(is_below_or_on(flow), product, 0.0))
     adjoint = jax.lax.stop_gradient(adjoint)
     surrogate = jnp.sum(adjoint * _next_columns(flow, geometry, L, omega, noise, tangent)) / value.size
     return surrogate, jax.lax.stop_gradient(value).reshape(len(conditions), num_draws)
@@ -98,20 +98,24 @@ def path_derivative_loss(
 def sample_columns(
     flow: StructuredColumns, key: PRNGKeyArray, condition: Float[Array, " 3"], num_draws: int
 ) -> tuple[Float[Array, "D b"], Float[Array, " b"], Float[Array, " b"]]:
-    """Draws under one condition: free entries of Ω, their log density under the flow, their tempered log p̃."""
+    """Draws under one condition: free entries of Ω, their log density under the flow, their tempered log p̃.
+
+    log p̃ is in the widest precision that is enabled.
+    """
     flow = unwrap(flow)
     geometry = flow.geometry(condition)
-    z = jax.random.normal(key, (*flow.shape, num_draws))
+    z = jax.random.normal(key, (*flow.shape, num_draws), flow.scatter.dtype)
     L, omega = draw_columns(flow, geometry, z)
     tangent = _tangent(flow, geometry, L, omega, place(z, flow))
-    return pick(omega, flow), _log_prob(flow, geometry, L, omega, tangent), log_target(geometry, L, omega)
+    wide = jax.tree.map(lambda value: value.astype(jnp.result_type(float)), (geometry, L, omega))
+    return pick(omega), _log_prob(flow, geometry, L, omega, tangent), log_target(*wide)
 
 
 def _tangent(flow: StructuredColumns, geometry: Geometry, L: PerDraw, omega: PerDraw, noise: PerDraw) -> Tangent:
     coordinates = find_coordinates(flow, geometry, L, omega)
     noise = noise * jnp.exp(geometry.correction[3]) + geometry.correction[4]
     # The network runs on the free entries only, not on the empty half of the square.
-    z, delta, log_kappa = (pick(value, flow) for value in (noise, coordinates.delta, coordinates.log_kappa))
+    z, delta, log_kappa = (pick(value) for value in (noise, coordinates.delta, coordinates.log_kappa))
     partials = transport_partials(flow.network, z, delta, log_kappa, jnp.broadcast_to(geometry.q, z.shape))
     partials = jax.tree.map(lambda value: place(value, flow), partials)
     return Tangent(partials, noise, coordinates.delta, coordinates.log_kappa)
@@ -121,7 +125,7 @@ def _log_prob(flow: StructuredColumns, geometry: Geometry, L: PerDraw, omega: Pe
     """log q at the draws, wrt Lebesgue measure on the free entries of Ω; its derivative in (L, Ω) is exact."""
     ell, delta, log_kappa, log_sigma, shift = find_coordinates(flow, geometry, L, omega)
     (x_z, x_delta, x_kappa), (g_z, g_delta, g_kappa) = tangent.partials.x_of, tangent.partials.log_dx_of
-    low, index, correction = _below(flow), np.arange(flow.n_query), geometry.correction
+    low, index, correction = is_below(flow), np.arange(flow.n_query), geometry.correction
     move_delta, move_kappa = delta - tangent.delta, log_kappa - tangent.log_kappa
     x = omega / ell * jnp.exp(-log_sigma)
     move_x = x - tangent.partials.x - x_delta * move_delta - x_kappa * move_kappa
@@ -130,8 +134,8 @@ def _log_prob(flow: StructuredColumns, geometry: Geometry, L: PerDraw, omega: Pe
     z = (tangent.noise + move - correction[4]) * jnp.exp(-correction[3])
     log_dz = log_dx + correction[3] + jnp.log(ell) + log_sigma
     off_diagonal = jnp.sum(jnp.where(low, -0.5 * z**2 - log_dz, 0.0), (0, 1))
-    degrees = _degrees(geometry, len(L), jnp.arange(flow.n_query, dtype=L.dtype)[:, None])
-    z_jj, log_dell = diagonal_noise(degrees, _diagonal(geometry.A)[index], ell, correction[:, index, index], shift)
+    degrees = chi_degrees(geometry, len(L), jnp.arange(flow.n_query, dtype=L.dtype)[:, None])
+    z_jj, log_dell = diagonal_noise(degrees, diagonal_of(geometry.A)[index], ell, correction[:, index, index], shift)
     diagonal = jnp.sum(-0.5 * z_jj**2 - log_dell - jnp.log(2 * ell), 0)
     return off_diagonal + diagonal - 0.5 * flow.shape[0] * np.log(2 * np.pi).astype(L.dtype)
 
@@ -139,7 +143,7 @@ def _log_prob(flow: StructuredColumns, geometry: Geometry, L: PerDraw, omega: Pe
 def _next_columns(
     flow: StructuredColumns, geometry: Geometry, L: PerDraw, omega: PerDraw, noise: PerDraw, tangent: Tangent
 ) -> PerDraw:
-    """G: every entry of L from those before it, with τ replaced by its tangent. At the draws it returns L itself."""
+    """G, up to what does not depend on θ: every entry of L from those before it, with τ replaced by its tangent."""
     partials, correction, index = tangent.partials, geometry.correction, np.arange(flow.n_query)
     _, delta, log_kappa, log_sigma, shift = find_coordinates(flow, geometry, L, omega)
     x_z, x_delta, x_kappa = partials.x_of
@@ -147,9 +151,9 @@ def _next_columns(
     x = partials.x + x_delta * (delta - tangent.delta) + x_kappa * (log_kappa - tangent.log_kappa)
     x += x_z * (inner - tangent.noise)
     # L = c + σx; c = (Ω − ...)/ℓ depends on earlier entries only, which are fixed here
-    below = jnp.where(_below(flow), jnp.exp(log_sigma) * x, 0.0)
-    degrees = _degrees(geometry, len(L), jnp.arange(flow.n_query, dtype=L.dtype)[:, None])
-    scale = _diagonal(geometry.A)[index]
+    below = jnp.where(is_below(flow), jnp.exp(log_sigma) * x, 0.0)
+    degrees = chi_degrees(geometry, len(L), jnp.arange(flow.n_query, dtype=L.dtype)[:, None])
+    scale = diagonal_of(geometry.A)[index]
     return below.at[index, index].set(
         diagonal_entry(degrees, scale, noise[index, index], correction[:, index, index], shift)
     )
@@ -158,7 +162,7 @@ def _next_columns(
 def solve_adjoint(flow: StructuredColumns, geometry: Geometry, L: PerDraw, tangent: Tangent, slope: PerDraw) -> PerDraw:
     """w = (I − ∂G/∂L)⁻ᵀ slope, from the last column to the first, (d, s, b)."""
     d, s = len(flow.scatter), flow.n_query
-    U, a, basis = geometry.U, _diagonal(geometry.A), geometry.basis
+    U, a, basis = geometry.U, diagonal_of(geometry.A), geometry.basis
     _, x_delta, x_kappa = tangent.partials.x_of
 
     def column(m, adjoint):
@@ -191,9 +195,9 @@ def solve_adjoint(flow: StructuredColumns, geometry: Geometry, L: PerDraw, tange
         def from_earlier(ell, fill):
             cusp = jnp.where(below, -fill / ell, 0.0)
             mean = L_j - a * jnp.sum(U * L_j.at[j].set(ell)[:, None], axis=0)
-            degrees = _degrees(geometry, d, j.astype(L.dtype))
-            leaning = _lean(fill_weights, basis, _squash_fill(fill, a[j] * jnp.sqrt(degrees), sigma, below))
-            above = _lean(above_weights, basis, jnp.where(below, jnp.tanh(0.5 * (L_j - cusp) / sigma), 0.0))
+            degrees = chi_degrees(geometry, d, j.astype(L.dtype))
+            leaning = lean_on(fill_weights, basis, squash_fill(fill, a[j] * jnp.sqrt(degrees), sigma, below))
+            above = lean_on(above_weights, basis, jnp.where(below, jnp.tanh(0.5 * (L_j - cusp) / sigma), 0.0))
             delta = (mean - cusp) / sigma + leaning + above
             return cusp + sigma * (gain * delta + gain_kappa * geometry.q * jnp.log(ell)), leaning[j]
 
@@ -201,7 +205,7 @@ def solve_adjoint(flow: StructuredColumns, geometry: Geometry, L: PerDraw, tange
         zero = jnp.zeros_like(ell)
         ell_bar = given[j] + pull_back((w, zero))[0]
         # ℓ_j leans on the fill-in itself
-        degrees = _degrees(geometry, d, j.astype(L.dtype))
+        degrees = chi_degrees(geometry, d, j.astype(L.dtype))
         shift = _shift_rate(degrees, a[j], ell)
         _, fill_bar = pull_back((w, shift * ell_bar))
         w = w.at[j].set(ell_bar)
@@ -219,5 +223,5 @@ def _shift_rate(degrees: PerDraw, scale: PerDraw, ell: PerDraw) -> PerDraw:
     return jnp.exp(log_dell)
 
 
-def _below_or_on(flow: StructuredColumns) -> np.ndarray:
+def is_below_or_on(flow: StructuredColumns) -> np.ndarray:
     return (np.arange(len(flow.scatter))[:, None] >= np.arange(flow.n_query))[..., None]
