@@ -37,6 +37,7 @@ from ggmflow.flow.transport import (
     NUM_POWERS,
     Network,
     _apply,
+    _bring_inside,
     _shape,
     load_network,
 )
@@ -137,7 +138,8 @@ def initial_network(key: PRNGKeyArray) -> Network:
 
 def apply_all(network: Network, z: Float[Array, "c m"], conditions: Conditions) -> tuple[Array, Array]:
     """`transport` of m values of noise for each of c conditions; the network runs once per condition."""
-    return _apply(z, _shape(network, *(value[:, None] for value in conditions)))
+    delta, log_kappa, q = (value[:, None] for value in conditions)
+    return _apply(z, _shape(network, _bring_inside(delta, log_kappa, q), q))
 
 
 def log_ratio(z: Array, x: Array, log_dx: Array, conditions: Conditions) -> Float[Array, "c m"]:

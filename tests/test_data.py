@@ -386,7 +386,7 @@ BAD_DATA = {
     "date": (FRAME.assign(b=pd.date_range("2020", periods=3)), ValueError, "column 'b' holds dates"),
     "date array": (np.zeros((3, 2), dtype="datetime64[ns]"), ValueError, "column 'x0' holds dates"),
     "polars text": (pl.DataFrame({"a": [1, 2], "b": ["u", "v"]}), ValueError, "column 'b', row 0: could not"),
-    "complex": (SMALL + 1j, ValueError, "Complex data not supported: column 'x0'"),
+    "complex": (SMALL + 1j, ValueError, "Complex data not supported: pass its real part"),
     "complex column": (FRAME.assign(b=[1, 2, 1j]), ValueError, "Complex data not supported: column 'b'"),
     "complex object": (with_entry(np.complex64(1j), object), ValueError, "Complex data not supported.*row 1"),
     "duplicate names": (pd.DataFrame(SMALL, columns=["a", "a"]), ValueError, "these repeat: 'a'"),

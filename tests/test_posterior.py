@@ -221,7 +221,7 @@ def test_a_poor_fit_warns_once_says_what_to_do_and_uses_plain_draws(terrible):
     assert len(caught) == 1
     assert caught[0].filename == __file__  # it points at the line that asked
     message = str(caught[0].message)
-    for part in ("λ = 2, q = 0.5", "k̂ = ", "effective of 4000", "plain draws", "steps", "refine", "gibbs.sample"):
+    for part in ("λ = 2, q = 0.5", "k̂ = ", "effective of 4000", "plain draws", "steps", "gibbs.sample"):
         assert part in message
     np.testing.assert_array_equal(mean, terrible.mean(weighted=False))
     assert not np.allclose(mean, terrible.mean(weighted=True))
@@ -347,7 +347,8 @@ def test_names_follow_the_columns():
     plain = posterior(WishartSource(S4, N, LAM, Q))
     permuted = posterior(WishartSource(S4, N, LAM, Q, query=[2, 0, 3, 1]), names=("w", "x", "y", "z"))
     np.testing.assert_allclose(permuted.mean(), plain.mean()[[2, 0, 3, 1]])
-    np.testing.assert_allclose(permuted.partial_correlation(), plain.partial_correlation()[[2, 0, 3, 1]])
+    square = np.ix_([2, 0, 3, 1], [2, 0, 3, 1])
+    np.testing.assert_allclose(permuted.partial_correlation(), plain.partial_correlation()[square])
     np.testing.assert_array_equal(permuted.edges(), plain.edges()[[2, 0, 3, 1]])
     table = permuted.summary()
     assert len(table) == 10 and table["row"].iloc[0] == "y"

@@ -565,11 +565,12 @@ def _peak(x: Float[np.ndarray, " k"], y: Float[np.ndarray, " k"]) -> float:
 
 def _fill(skeleton: Any, arrays: dict[str, np.ndarray], prefix: str) -> MatrixFlow:
     """Put stored arrays into a flow of the same shape."""
-    leaves, structure = jax.tree.flatten(skeleton)
+    shapes, static = eqx.partition(skeleton, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
+    leaves, structure = jax.tree.flatten(shapes)
     stored = [arrays[f"{prefix}{k}"] for k in range(len(leaves))]
     for leaf, array in zip(leaves, stored, strict=True):
         if leaf.shape != array.shape or leaf.dtype != array.dtype:
             found, expected = f"{array.dtype}{array.shape}", f"{leaf.dtype}{leaf.shape}"
             raise ValueError(f"an array is {found} where {expected} is expected")
     with jax.enable_x64(False):
-        return jax.tree.unflatten(structure, [jnp.asarray(array) for array in stored])
+        return eqx.combine(jax.tree.unflatten(structure, [jnp.asarray(array) for array in stored]), static)

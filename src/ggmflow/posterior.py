@@ -172,7 +172,7 @@ class Posterior:
         return self._matrix(self._sample.association(self._use(weighted)))
 
     def partial_correlation(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s s"]:
-        """Posterior mean of partial correlations: (d, d), or (s, s) among the query variables, in the order asked.
+        """Posterior mean of partial correlations among the query variables, (s, s), in the order asked.
 
         A query does not hold the diagonal of the other variables; see `association` for those.
         """

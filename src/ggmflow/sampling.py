@@ -7,11 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
+from paramax import unwrap
 
 from ggmflow.cache import compilation_cache_enabled
 from ggmflow.flow.build import MatrixFlow, draw, log_prob
 from ggmflow.source import Draws
 from ggmflow.target import entry_indices
+
+_FLOAT32_LIMIT = 1e5  # where its rounding is 0.008
 
 _draw = eqx.filter_jit(draw)
 _log_prob = eqx.filter_jit(log_prob)
@@ -49,8 +52,9 @@ class FlowSource(NamedTuple):
             return jax.tree.map(np.asarray, _draw(self.flow, jax.random.fold_in(key, k), condition, size))
 
         # One chunk after the other: two programs at once, each waiting for workers of JAX's one pool, can deadlock.
-        # The flow works in float32; log p̃ is a difference of numbers of size nd/T, which only float64 can hold.
-        with compilation_cache_enabled(), jax.enable_x64(True):
+        # The flow works in float32. log p̃ is a difference of numbers of size nd/T, for which that may be too little.
+        size_of_terms = float(unwrap(self.flow).n_samples) * len(self.order) / np.exp(self.condition[2])
+        with compilation_cache_enabled(), jax.enable_x64(bool(size_of_terms > _FLOAT32_LIMIT)):
             parts = [chunk(k) for k in range(count)]
         entries, log_q, log_p = (np.concatenate(part)[:num_draws] for part in zip(*parts, strict=True))
         return entries, log_q, log_p

@@ -150,8 +150,8 @@ def test_where_the_slab_wins_it_is_a_gaussian_shift():
     mode = np.abs(x[len(x) // 2])
     np.testing.assert_allclose(mode + kappa * q * mode ** (q - 1), np.abs(delta), rtol=1e-3)
     width = (1 + kappa * q * (q - 1) * mode ** (q - 2)) ** -0.5
-    np.testing.assert_allclose(np.exp(log_dx), np.broadcast_to(width, x.shape), rtol=1e-6)
-    np.testing.assert_allclose(x, np.sign(delta) * mode + width * NOISE, rtol=1e-6)
+    np.testing.assert_allclose(np.exp(log_dx), np.broadcast_to(width, x.shape), rtol=1e-4)
+    np.testing.assert_allclose(x, np.sign(delta) * mode + width * NOISE, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.usefixtures("x64")

@@ -72,7 +72,7 @@ def build_flow(
     **options
         For `StructuredColumns` or `paper_bijection`.
     """
-    scatter = jnp.asarray(scatter, jnp.float32)
+    scatter = np.asarray(scatter, np.float32)
     low, high = np.asarray(low, np.float32), np.asarray(high, np.float32)
     if architecture == "structured":
         bijection = StructuredColumns(key, scatter, n_samples, n_query, low, high, **options)
@@ -88,7 +88,7 @@ def build_flow(
         raise ValueError(f"unknown architecture {architecture!r}: choose 'structured' or 'paper'")
     # Wrapped until `unwrap`, so that training leaves them alone.
     fixed: dict[str, Any] = {
-        "scatter": NonTrainable(scatter),
+        "scatter": NonTrainable(jnp.asarray(scatter)),
         "n_samples": NonTrainable(jnp.asarray(n_samples, jnp.float32)),
     }
     return MatrixFlow(bijection, n_query=n_query, **fixed)

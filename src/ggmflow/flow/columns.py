@@ -3,10 +3,13 @@
 Without the l_q term the tempered posterior is Wishart(ν, Ψ⁻¹), ν = n + d + 1, Ψ = S + λI (n, S, λ divided by T), and
 the columns of its Cholesky factor are independent. With a learned ridge ρ in Ψ and A lower triangular, AAᵀ = Ψ⁻¹:
 
-    ℓ_j  = A_jj √k (1 − 2/(9k) + √(2/(9k)) ζ)^{3/2}                     k = ν − j: a χ variable (Wilson–Hilferty)
+    ℓ_j  = σ_j √k (1 − 2/(9k) + √(2/(9k)) ζ)^{3/2}                      k = ν − j: a χ variable (Wilson–Hilferty)
     μ_ij = (A_ij/A_jj) ℓ_j + Σ_{j<m<i} A_im ε_m,   ε_m = (L_mj − μ_mj)/A_mm      mean given the entries above
     c_ij = −F_ij/ℓ_j,   F_ij = Σ_{k<j} L_ik L_jk                         where ω_ij = F_ij + ℓ_j L_ij is zero
-    L_ij = c_ij + σ_i τ(z; δ, log κ, q),   ω_ij = ℓ_j σ_i τ              δ = (μ_ij − c_ij)/σ_i,  κ = λ(ℓ_j σ_i)^q
+    L_ij = c_ij + σ_i τ(z; δ, log κ, q),   ω_ij = ℓ_j σ_i τ              δ = (r_i μ_ij − c_ij)/σ_i,  κ = λ(ℓ_j σ_i)^q
+
+ρ stands for what the penalty does to entries that come later; the entry at hand has its own penalty. So σ_i is A_ii
+without ρ_i, σ_i⁻² = A_ii⁻² − ρ_i, r_i = (σ_i/A_ii)², and k counts only the entries below ℓ_j that are not pinned.
 
 What is left to learn is small: per entry a scale, a shift, a factor of κ and an affine map of the noise, linear in an
 embedding of (log λ, q, log T); and how δ and ℓ_j lean on the fill-in F and on the entries above. Given Ω, all entries
@@ -29,6 +32,8 @@ from ggmflow.flow.transport import Network, inverse_transport, load_network, tra
 from ggmflow.target import absolute_power, cholesky_columns, entry_indices, precision_from_entries, to_columns
 
 NUM_CORRECTIONS = 5  # log σ, δ, log κ; log scale and shift of the noise
+_MAX_EXCESS = 100.0  # a larger ridge is no different, but harder on float32
+_BLOCK = 32
 _SHARP = 8.0  # softplus(8u)/8 keeps the cube root of ℓ² positive
 
 # Every array below ends in an axis of draws; geometry of one condition shared by all draws has length 1 there.
@@ -64,6 +69,8 @@ class Geometry(NamedTuple):
     scatter: PerDraw  # (d, d, b)
     A: PerDraw  # (d, d, b), lower triangular, AAᵀ = Ψ⁻¹
     U: PerDraw  # (d, d, b), upper triangular, U = A⁻ᵀ
+    scale: PerDraw  # (d, b), what A_ii would be without the ridge on row i itself
+    pinned: PerDraw  # (b,), share of entries that sit at the cusp
     correction: PerDraw  # (5, d, s, b)
     basis: PerDraw  # (R, b)
 
@@ -137,11 +144,9 @@ class StructuredColumns(AbstractBijection):
     def transform_and_log_det(self, x: Array, condition: Array | None = None) -> tuple[Array, Array]:
         """Free entries of Ω and log |dΩ/dz|, with respect to Lebesgue measure on those entries."""
         geometry = self.geometry(jnp.asarray(condition))
-        columns, omega = draw_columns(self, geometry, x[:, None])
+        columns, omega, log_dx = draw_columns(self, geometry, x[:, None])
         coordinates = find_coordinates(self, geometry, columns, omega)
-        noise = place(x[:, None], self)
-        _, log_dx = _transport(self, geometry, coordinates, noise)
-        return pick(omega)[:, 0], _log_det(geometry, coordinates, noise, log_dx)[0]
+        return pick(omega)[:, 0], log_det(geometry, coordinates, log_dx)[0]
 
     def inverse_and_log_det(self, y: Array, condition: Array | None = None) -> tuple[Array, Array]:
         """Noise behind the free entries of a positive definite Ω, all entries at once."""
@@ -151,7 +156,7 @@ class StructuredColumns(AbstractBijection):
         omega = to_columns(y, d, s)[..., None]
         coordinates = find_coordinates(self, geometry, columns, omega)
         noise, log_dx = invert_transport(self, geometry, coordinates, omega)
-        return pick(noise)[:, 0], -_log_det(geometry, coordinates, noise, log_dx)[0]
+        return pick(noise)[:, 0], -log_det(geometry, coordinates, log_dx)[0]
 
     def geometry(self, condition: Float[Array, " 3"]) -> Geometry:
         """The geometry of one condition, its arrays ending in an axis of length 1."""
@@ -207,78 +212,126 @@ def _geometry(flow: StructuredColumns, condition: Float[Array, " 3"]) -> Geometr
         embedding, basis = (jnp.concatenate([warm * part, (1 - warm) * part]) for part in (embedding, basis))
     # ρ starts where it matches the variance of exp(−½x² − κx^q), so that Ψ is right for a typical shrunken entry.
     diagonal = jnp.diagonal(S) + lam
-    ell = jnp.sqrt(0.8 * jnp.mean((n + d + 1) / diagonal))
-    log_kappa = jnp.log(lam) + q * (jnp.log(ell) - 0.5 * jnp.log(diagonal))
-    excess = jnp.maximum(1 / shrunken_variance(log_kappa, q) - 1, 1e-3)
+    variance, pinned = shrunken(diagonal, lam, q, n + 2, d)
+    excess = jnp.clip(1 / variance - 1, 1e-3, _MAX_EXCESS)
     ridge = diagonal * excess * jnp.exp(learned.ridge @ embedding + learned.ridge_0)
     # Ψ = UUᵀ with U upper triangular is the Cholesky factorization with both axes reversed.
     lower = jnp.linalg.cholesky((S + jnp.diag(lam + ridge))[::-1, ::-1])
     inverse = jax.scipy.linalg.solve_triangular(lower, jnp.eye(d, dtype=S.dtype), lower=True)
+    U = lower[::-1, ::-1]
+    # U_ii² − ρ_i, without the difference of large numbers
+    own = jnp.maximum(diagonal - jnp.sum(jnp.triu(U, 1) ** 2, axis=1), 1e-5 * diagonal)
     return Geometry(
         lam=lam,
         q=q,
         n=n,
         scatter=S,
         A=inverse[::-1, ::-1].T,
-        U=lower[::-1, ::-1],
+        U=U,
+        scale=jax.lax.rsqrt(own),
+        pinned=pinned,
         correction=learned.correction @ embedding + learned.correction_0,
         basis=basis,
     )
 
 
-def shrunken_variance(log_kappa: Float[Array, " d"], q: Float[Array, ""]) -> Float[Array, " d"]:
-    """Variance of exp(−½x² − κ|x|^q), by the trapezoidal rule in log x."""
-    t = jnp.linspace(-12.0, 1.6, 48, dtype=log_kappa.dtype)
-    log_weight = t - 0.5 * jnp.exp(2 * t) - jnp.exp(log_kappa[:, None] + q * t)
-    return jax.nn.softmax(log_weight, axis=-1) @ jnp.exp(2 * t)
+def shrunken(
+    diagonal: Float[Array, " d"], lam: Float[Array, ""], q: Float[Array, ""], n: Float[Array, ""], d: int
+) -> tuple[Float[Array, " d"], Float[Array, ""]]:
+    """What the penalty does to a typical entry, exp(−½x² − κ|x|^q): its variance, and how much of it is in the spike.
+
+    The latter is −d log Z/d log ℓ = κq E|x|^q: 0 without a penalty, 1 if the width of the entry is the spike's. Every
+    pinned entry takes a degree of freedom from ℓ_j, which sets κ, so both are found together.
+    """
+    t = jnp.linspace(-30.0, 1.6, 96, dtype=diagonal.dtype)
+
+    def look(pinned):
+        ell = jnp.sqrt((n + 0.5 * (d - 1) * (1 - pinned)) * jnp.mean(1 / diagonal))
+        log_kappa = jnp.log(lam) + q * (jnp.log(ell) - 0.5 * jnp.log(diagonal))
+        penalty = jnp.exp(log_kappa[:, None] + q * t)
+        weight = jax.nn.softmax(t - 0.5 * jnp.exp(2 * t) - penalty, axis=-1)
+        return weight @ jnp.exp(2 * t), jnp.clip(q * jnp.mean(jnp.sum(weight * penalty, axis=-1)), 0.0, 1.0)
+
+    _, pinned = look(jnp.zeros_like(lam))
+    _, pinned = look(pinned)
+    return look(pinned)
 
 
-def draw_columns(flow: StructuredColumns, geometry: Geometry, z: Float[Array, "D b"]) -> tuple[PerDraw, PerDraw]:
-    """L and the lower triangle of Ω, (d, s, b) each; sequential, not to be differentiated.
+def draw_columns(
+    flow: StructuredColumns, geometry: Geometry, z: Float[Array, "D b"]
+) -> tuple[PerDraw, PerDraw, PerDraw]:
+    """L, the lower triangle of Ω, and log dτ/dz below the diagonal, (d, s, b) each; sequential, not differentiated.
 
     Off-diagonal entries of Ω come from τ, not from LLᵀ, so that tiny ones keep their relative precision.
     """
     flow = unwrap(flow)
     d, s, b = len(flow.scatter), flow.n_query, z.shape[-1]
-    A, a = geometry.A, diagonal_of(geometry.A)
+    A, a, scale = geometry.A, diagonal_of(geometry.A), geometry.scale
+    stretch = (scale / a) ** 2
     start = jnp.asarray(np.cumsum(np.r_[0, d - np.arange(s)])[:-1] - np.arange(s))
+    # What an entry takes from those above it is summed up block by block, so that a step reads one block only.
+    size = d if d <= 2 * _BLOCK else _BLOCK
+    num_blocks = -(-d // size)
+    rest = num_blocks * size - d
+    A_padded = jnp.pad(A, ((0, rest), (0, rest), (0, 0)))
+    above_padded = jnp.pad(flow.learned.from_above, ((0, 0), (0, rest), (0, 0), (0, rest)))
 
     def column(j, state):
-        L, omega = state
+        L, omega, log_dx = state
         # Rows below j are what counts; those above read noise of other columns and are masked.
         noise = jnp.take(z, jnp.clip(start[j] + jnp.arange(d), 0, len(z) - 1), axis=0)
         correction = jax.lax.dynamic_index_in_dim(geometry.correction, j, 2, keepdims=False)
         below = (jnp.arange(d) > j)[:, None]
         fill = jnp.sum(L * L[j], axis=1)
-        sigma = a * jnp.exp(0.5 * correction[0])
+        sigma = scale * jnp.exp(0.5 * correction[0])
         degrees = chi_degrees(geometry, d, j.astype(z.dtype))
-        features = squash_fill(fill, a[j] * jnp.sqrt(degrees), sigma, below)
+        features = squash_fill(fill, scale[j] * jnp.sqrt(degrees), sigma, below)
         leaning = lean_on(flow.learned.from_fill[j], geometry.basis, features)
-        ell = diagonal_entry(degrees, a[j], noise[j], correction[:, j], leaning[j])
+        ell = diagonal_entry(degrees, scale[j], noise[j], correction[:, j], leaning[j])
         cusp = -fill / ell
         slope = A[:, j] / a[j] * ell
         log_kappa = jnp.log(geometry.lam) + geometry.q * jnp.log(ell * sigma) + correction[2]
-        offset = slope - cusp + sigma * (correction[1] + leaning)
+        offset = stretch * slope - cusp + sigma * (correction[1] + leaning)
         noise = noise * jnp.exp(correction[3]) + correction[4]
-        from_above = flow.learned.from_above[j]
+        from_above = above_padded[j]
 
-        def entry(i, state):
-            epsilon, x = state
-            mean = jnp.sum(A[i] * epsilon, axis=0)
-            above = lean_on(from_above[i][None], geometry.basis, _squash(x))[0]
-            delta = (offset[i] + mean) / sigma[i] + above
-            x_i, _ = transport(flow.network, noise[i], delta, log_kappa[i], geometry.q)
-            residual = cusp[i] + sigma[i] * x_i - slope[i] - mean
-            return epsilon.at[i].set(residual / a[i]), x.at[i].set(x_i)
+        def block(k, state):
+            first = k * size
+            rows_A, rows_above = (jax.lax.dynamic_slice_in_dim(m, first, size) for m in (A_padded, from_above))
+            own_A = jax.lax.dynamic_slice_in_dim(rows_A, first, size, 1)
+            own_above = jax.lax.dynamic_slice_in_dim(rows_above, first, size, 2)
+            own_above = jnp.einsum("irk,rb->ikb", own_above, geometry.basis)
+            # From the blocks above; of this one nothing is set yet.
+            mean_before = contract(jnp.swapaxes(rows_A, 0, 1), state[0][:, None])[:, 0]
+            above_before = lean_on(rows_above, geometry.basis, state[2])
 
-        zeros = jnp.zeros((d, b), z.dtype)
-        _, x = jax.lax.fori_loop(j + 1, d, entry, (zeros, zeros))
+            def entry(i, local):
+                epsilon, _, squashed, _ = local
+                r = i - first
+                mean = mean_before[r] + jnp.sum(own_A[r] * epsilon, axis=0)
+                above = above_before[r] + jnp.sum(own_above[r] * squashed, axis=0)
+                delta = (offset[i] + stretch[i] * mean) / sigma[i] + above
+                x_i, log_dx_i = transport(flow.network, noise[i], delta, log_kappa[i], geometry.q)
+                residual = cusp[i] + sigma[i] * x_i - slope[i] - mean
+                values = (residual / a[i], x_i, _squash(x_i), log_dx_i)
+                return tuple(array.at[r].set(value) for array, value in zip(local, values, strict=True))
+
+            empty = (jnp.zeros((size, b), z.dtype),) * 4
+            local = jax.lax.fori_loop(jnp.maximum(j + 1, first), jnp.minimum(first + size, d), entry, empty)
+            return tuple(
+                jax.lax.dynamic_update_slice_in_dim(array, part, first, 0)
+                for array, part in zip(state, local, strict=True)
+            )
+
+        zeros = jnp.zeros((num_blocks * size, b), z.dtype)
+        _, x, _, log_dx_j = jax.lax.fori_loop((j + 1) // size, num_blocks, block, (zeros,) * 4)
+        x, log_dx_j = x[:d], log_dx_j[:d]
         L_j = jnp.where(below, cusp + sigma * x, 0.0).at[j].set(ell)
         omega_j = jnp.where(below, ell * sigma * x, 0.0).at[j].set(fill[j] + ell**2)
-        return L.at[:, j].set(L_j), omega.at[:, j].set(omega_j)
+        return L.at[:, j].set(L_j), omega.at[:, j].set(omega_j), log_dx.at[:, j].set(log_dx_j)
 
     zeros = jnp.zeros((d, s, b), z.dtype)
-    return jax.lax.fori_loop(0, s, column, (zeros, zeros))
+    return jax.lax.fori_loop(0, s, column, (zeros, zeros, zeros))
 
 
 def find_coordinates(flow: StructuredColumns, geometry: Geometry, L: PerDraw, omega: PerDraw) -> Coordinates:
@@ -287,14 +340,15 @@ def find_coordinates(flow: StructuredColumns, geometry: Geometry, L: PerDraw, om
     s, low = flow.n_query, is_below(flow)
     index = np.arange(s)
     ell, a, correction = L[index, index], diagonal_of(geometry.A), geometry.correction
+    scale = geometry.scale
     product = jnp.einsum("ikb,jkb->ijb", L, L[:s])
     fill = jnp.where(low, product - ell * L, 0.0)
     cusp = -fill / ell
-    mean = L - a[:, None] * contract(geometry.U, L)
-    log_sigma = jnp.log(a)[:, None] + 0.5 * correction[0]
+    mean = (scale / a)[:, None] ** 2 * (L - a[:, None] * contract(geometry.U, L))
+    log_sigma = jnp.log(scale)[:, None] + 0.5 * correction[0]
     sigma = jnp.exp(log_sigma)
     degrees = chi_degrees(geometry, len(L), jnp.arange(s, dtype=L.dtype)[:, None])
-    features = squash_fill(fill, a[:s] * jnp.sqrt(degrees), sigma, low)
+    features = squash_fill(fill, scale[:s] * jnp.sqrt(degrees), sigma, low)
     leaning = lean_all(flow.learned.from_fill, geometry.basis, features)
     above = lean_all(flow.learned.from_above, geometry.basis, jnp.where(low, _squash(omega / (ell * sigma)), 0.0))
     delta = jnp.where(low, (mean - cusp) / sigma + correction[1] + leaning + above, 0.0)
@@ -313,19 +367,11 @@ def invert_transport(
     inner, log_dz = inverse_transport(flow.network, x, delta, log_kappa, jnp.broadcast_to(geometry.q, x.shape))
     noise = (inner - correction[4]) * jnp.exp(-correction[3])
     degrees = chi_degrees(geometry, len(flow.scatter), jnp.arange(flow.n_query, dtype=x.dtype)[:, None])
-    z, _ = diagonal_noise(degrees, diagonal_of(geometry.A)[index], ell, correction[:, index, index], shift)
+    z, _ = diagonal_noise(degrees, geometry.scale[index], ell, correction[:, index, index], shift)
     return jnp.where(low, noise, 0.0).at[index, index].set(z), -log_dz
 
 
-def _transport(flow: StructuredColumns, geometry: Geometry, coordinates: Coordinates, noise: PerDraw):
-    """x = τ and log dτ/dz for every entry, given its noise."""
-    flow = unwrap(flow)
-    noise = noise * jnp.exp(geometry.correction[3]) + geometry.correction[4]
-    q = jnp.broadcast_to(geometry.q, noise.shape)
-    return transport(flow.network, noise, coordinates.delta, coordinates.log_kappa, q)
-
-
-def _log_det(geometry: Geometry, coordinates: Coordinates, noise: PerDraw, log_dx: PerDraw) -> Float[Array, " b"]:
+def log_det(geometry: Geometry, coordinates: Coordinates, log_dx: PerDraw) -> Float[Array, " b"]:
     """log |dΩ/dz| per draw."""
     ell, _, _, log_sigma, shift = coordinates
     d, s = log_dx.shape[:2]
@@ -334,7 +380,7 @@ def _log_det(geometry: Geometry, coordinates: Coordinates, noise: PerDraw, log_d
     below = jnp.where(low, log_dx + geometry.correction[3] + jnp.log(ell) + log_sigma, 0.0)
     degrees = chi_degrees(geometry, d, jnp.arange(s, dtype=ell.dtype)[:, None])
     correction = geometry.correction[:, index, index]
-    _, log_dell = diagonal_noise(degrees, diagonal_of(geometry.A)[index], ell, correction, shift)
+    _, log_dell = diagonal_noise(degrees, geometry.scale[index], ell, correction, shift)
     return jnp.sum(below, (0, 1)) + jnp.sum(log_dell + jnp.log(2 * ell), 0)
 
 
@@ -421,8 +467,8 @@ def squash_fill(fill: PerDraw, typical_ell: PerDraw, sigma: PerDraw, below: PerD
 
 
 def chi_degrees(geometry: Geometry, d: int, j: ArrayLike) -> PerDraw:
-    """k = ν − j, the degrees of freedom of ℓ_j."""
-    return geometry.n + (d + 1) - j
+    """k, the degrees of freedom of ℓ_j: ν − j, less one for every entry below it that is pinned to its cusp."""
+    return geometry.n + 2 + (d - 1 - j) * (1 - geometry.pinned)
 
 
 def diagonal_of(matrix: Float[Array, "d d b"]) -> Float[Array, "d b"]:

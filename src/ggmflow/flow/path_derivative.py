@@ -29,6 +29,7 @@ from ggmflow.flow.columns import (
     find_coordinates,
     is_below,
     lean_on,
+    log_det,
     log_target,
     pick,
     place,
@@ -74,7 +75,7 @@ def path_derivative_loss(
     geometry = flow.geometries(conditions, num_draws)
     fixed = jax.lax.stop_gradient(geometry)
     z = jax.random.normal(key, (*flow.shape, fixed.q.shape[-1]))
-    L, omega = jax.lax.stop_gradient(draw_columns(frozen, fixed, z))
+    L, omega, _ = jax.lax.stop_gradient(draw_columns(frozen, fixed, z))
     noise = place(z, flow)
     tangent = jax.lax.stop_gradient(_tangent(frozen, fixed, L, omega, noise))
 
@@ -105,10 +106,11 @@ def sample_columns(
     flow = unwrap(flow)
     geometry = flow.geometry(condition)
     z = jax.random.normal(key, (*flow.shape, num_draws), flow.scatter.dtype)
-    L, omega = draw_columns(flow, geometry, z)
-    tangent = _tangent(flow, geometry, L, omega, place(z, flow))
+    L, omega, log_dx = draw_columns(flow, geometry, z)
+    log_q = -0.5 * jnp.sum(z**2, 0) - 0.5 * len(z) * np.log(2 * np.pi).astype(z.dtype)
+    log_q -= log_det(geometry, find_coordinates(flow, geometry, L, omega), log_dx)
     wide = jax.tree.map(lambda value: value.astype(jnp.result_type(float)), (geometry, L, omega))
-    return pick(omega), _log_prob(flow, geometry, L, omega, tangent), log_target(*wide)
+    return pick(omega), log_q, log_target(*wide)
 
 
 def _tangent(flow: StructuredColumns, geometry: Geometry, L: PerDraw, omega: PerDraw, noise: PerDraw) -> Tangent:
@@ -135,7 +137,7 @@ def _log_prob(flow: StructuredColumns, geometry: Geometry, L: PerDraw, omega: Pe
     log_dz = log_dx + correction[3] + jnp.log(ell) + log_sigma
     off_diagonal = jnp.sum(jnp.where(low, -0.5 * z**2 - log_dz, 0.0), (0, 1))
     degrees = chi_degrees(geometry, len(L), jnp.arange(flow.n_query, dtype=L.dtype)[:, None])
-    z_jj, log_dell = diagonal_noise(degrees, diagonal_of(geometry.A)[index], ell, correction[:, index, index], shift)
+    z_jj, log_dell = diagonal_noise(degrees, geometry.scale[index], ell, correction[:, index, index], shift)
     diagonal = jnp.sum(-0.5 * z_jj**2 - log_dell - jnp.log(2 * ell), 0)
     return off_diagonal + diagonal - 0.5 * flow.shape[0] * np.log(2 * np.pi).astype(L.dtype)
 
@@ -153,7 +155,7 @@ def _next_columns(
     # L = c + σx; c = (Ω − ...)/ℓ depends on earlier entries only, which are fixed here
     below = jnp.where(is_below(flow), jnp.exp(log_sigma) * x, 0.0)
     degrees = chi_degrees(geometry, len(L), jnp.arange(flow.n_query, dtype=L.dtype)[:, None])
-    scale = diagonal_of(geometry.A)[index]
+    scale = geometry.scale[index]
     return below.at[index, index].set(
         diagonal_entry(degrees, scale, noise[index, index], correction[:, index, index], shift)
     )
@@ -162,7 +164,8 @@ def _next_columns(
 def solve_adjoint(flow: StructuredColumns, geometry: Geometry, L: PerDraw, tangent: Tangent, slope: PerDraw) -> PerDraw:
     """w = (I − ∂G/∂L)⁻ᵀ slope, from the last column to the first, (d, s, b)."""
     d, s = len(flow.scatter), flow.n_query
-    U, a, basis = geometry.U, diagonal_of(geometry.A), geometry.basis
+    U, a, scale, basis = geometry.U, diagonal_of(geometry.A), geometry.scale, geometry.basis
+    stretch = (scale / a) ** 2
     _, x_delta, x_kappa = tangent.partials.x_of
 
     def column(m, adjoint):
@@ -170,7 +173,7 @@ def solve_adjoint(flow: StructuredColumns, geometry: Geometry, L: PerDraw, tange
         below = (jnp.arange(d) > j)[:, None]
         correction = jax.lax.dynamic_index_in_dim(geometry.correction, j, 2, keepdims=False)
         fill_weights, above_weights = flow.learned.from_fill[j], flow.learned.from_above[j]
-        sigma = a * jnp.exp(0.5 * correction[0])
+        sigma = scale * jnp.exp(0.5 * correction[0])
         x, gain, gain_kappa = (
             jnp.where(below, jax.lax.dynamic_index_in_dim(value, j, 1, keepdims=False), 0.0)
             for value in (tangent.partials.x, x_delta, x_kappa)
@@ -182,10 +185,10 @@ def solve_adjoint(flow: StructuredColumns, geometry: Geometry, L: PerDraw, tange
         rate = 0.5 * (1 - jnp.tanh(0.5 * x) ** 2) / sigma  # of tanh(x/2) in L
         pushed = sigma * gain  # of L in δ
 
-        # Rows below j: w_i = given_i + Σ_{k>i} ∂L_k/∂L_i w_k, with ∂δ_k/∂L_i = −a_k U_ik/σ_k + rate_i W_ki.
+        # Rows below j: w_i = given_i + Σ_{k>i} ∂L_k/∂L_i w_k, with ∂δ_k/∂L_i = −r_k a_k U_ik/σ_k + rate_i W_ki.
         def row(r, w):
             i = d - 1 - r
-            mean = -jnp.sum(U[i] * (a * gain * w), axis=0)
+            mean = -jnp.sum(U[i] * (stretch * a * gain * w), axis=0)
             lean = jnp.sum(jnp.tensordot(above_weights[:, :, i], pushed * w, ((0,), (0,))) * basis, axis=0)
             return w.at[i].set(given[i] + mean + rate[i] * lean)
 
@@ -194,9 +197,9 @@ def solve_adjoint(flow: StructuredColumns, geometry: Geometry, L: PerDraw, tange
         # What column j takes from ℓ_j and from the fill-in; entries above row i enter through x = (L − c)/σ too.
         def from_earlier(ell, fill):
             cusp = jnp.where(below, -fill / ell, 0.0)
-            mean = L_j - a * jnp.sum(U * L_j.at[j].set(ell)[:, None], axis=0)
+            mean = stretch * (L_j - a * jnp.sum(U * L_j.at[j].set(ell)[:, None], axis=0))
             degrees = chi_degrees(geometry, d, j.astype(L.dtype))
-            leaning = lean_on(fill_weights, basis, squash_fill(fill, a[j] * jnp.sqrt(degrees), sigma, below))
+            leaning = lean_on(fill_weights, basis, squash_fill(fill, scale[j] * jnp.sqrt(degrees), sigma, below))
             above = lean_on(above_weights, basis, jnp.where(below, jnp.tanh(0.5 * (L_j - cusp) / sigma), 0.0))
             delta = (mean - cusp) / sigma + leaning + above
             return cusp + sigma * (gain * delta + gain_kappa * geometry.q * jnp.log(ell)), leaning[j]
@@ -206,7 +209,7 @@ def solve_adjoint(flow: StructuredColumns, geometry: Geometry, L: PerDraw, tange
         ell_bar = given[j] + pull_back((w, zero))[0]
         # ℓ_j leans on the fill-in itself
         degrees = chi_degrees(geometry, d, j.astype(L.dtype))
-        shift = _shift_rate(degrees, a[j], ell)
+        shift = _shift_rate(degrees, scale[j], ell)
         _, fill_bar = pull_back((w, shift * ell_bar))
         w = w.at[j].set(ell_bar)
         # F_i = Σ_{k<j} L_ik L_jk

@@ -13,6 +13,7 @@ in it and τ(z; δ, log κ) = τ(z; δ/c, log κ − q log c)/c, with c such tha
 Parameters lie on the first axis, so that every operation runs along contiguous entries.
 """
 
+import math
 from functools import cache
 from importlib import resources
 from typing import ClassVar, NamedTuple
@@ -81,7 +82,9 @@ def transport(network: Network, z: Entries, delta: Entries, log_kappa: Entries, 
         Centre of the Gaussian in its standard deviations, log of the penalty κ, exponent. All broadcast together.
     """
     z, delta, log_kappa, q = jnp.broadcast_arrays(z, delta, log_kappa, q)
-    return _apply(z, _shape(network, delta, log_kappa, q))
+    # Most often all are in the range, and nothing needs to be done to get there.
+    is_inside = (jnp.abs(delta) < DELTA_RANGE - 1) & (log_kappa > LOG_KAPPA_RANGE[0]) & (log_kappa < LOG_KAPPA_RANGE[1])
+    return _apply(z, _shape(network, jax.lax.cond(jnp.all(is_inside), _keep, _bring_inside, delta, log_kappa, q), q))
 
 
 class Partials(NamedTuple):
@@ -99,11 +102,11 @@ def transport_partials(network: Network, z: Entries, delta: Entries, log_kappa: 
     one, zero = jnp.ones_like(z), jnp.zeros_like(z)
 
     def function(z, delta, log_kappa):
-        return _apply(z, _shape(network, delta, log_kappa, q))
+        return _apply(z, _shape(network, _bring_inside(delta, log_kappa, q), q))
 
     (x, log_dx), of_delta = jax.jvp(function, (z, delta, log_kappa), (zero, one, zero))
     _, of_kappa = jax.jvp(function, (z, delta, log_kappa), (zero, zero, one))
-    shape = _shape(network, delta, log_kappa, q)
+    shape = _shape(network, _bring_inside(delta, log_kappa, q), q)
     _, of_z = jax.jvp(lambda z: _apply(z, shape), (z,), (one,))
     x_of, log_dx_of = zip(of_z, of_delta, of_kappa, strict=True)
     return Partials(x, log_dx, x_of, log_dx_of)
@@ -114,7 +117,7 @@ def inverse_transport(
 ) -> tuple[Entries, Entries]:
     """z = τ⁻¹(x) and log dz/dx, elementwise; numerical, with exact derivatives."""
     x, delta, log_kappa, q = jnp.broadcast_arrays(x, delta, log_kappa, q)
-    shape = _shape(network, delta, log_kappa, q)
+    shape = _shape(network, _bring_inside(delta, log_kappa, q), q)
     # First undo the powers for v (in log|v|, where they are nearly straight), then the sum of sigmoids for z.
     scale, powers, log_eps = _power_parameters(shape)
     nonzero = x != 0
@@ -184,16 +187,36 @@ def _slab(delta: Entries, log_kappa: Entries, q: Entries) -> Slab:
     return Slab(delta * jnp.exp(u - log_far), log_width, log_odds)
 
 
-def _shape(network: Network, delta: Entries, log_kappa: Entries, q: Entries) -> Shape:
-    """The network, on features that know where spike and slab are and which of them weighs more."""
-    outer = _slab(delta, log_kappa, q)
+class Inner(NamedTuple):
+    """δ and log κ in the trained range, how far they are in it, and what acts outside."""
+
+    delta: Entries
+    log_kappa: Entries
+    inside: Entries
+    shift: Entries  # x*/ς
+    log_outside: Entries  # log ς/c
+
+
+def _bring_inside(delta: Entries, log_kappa: Entries, q: Entries) -> Inner:
+    """Spike by rescaling, slab by its own mode and width; in the range nothing changes."""
+    slab = _slab(delta, log_kappa, q)
     # c of the file's head, 1 where the slab wins.
-    log_c = jnp.maximum(0.5 * jnp.log1p(delta * delta) - np.log(DELTA_RANGE), (log_kappa - LOG_KAPPA_RANGE[1]) / q)
-    log_c = jnp.clip(log_c, 0.0, 40.0) * sigmoid(-outer.log_odds)
+    log_c = jnp.maximum(0.5 * jnp.log1p(delta * delta) - math.log(DELTA_RANGE), (log_kappa - LOG_KAPPA_RANGE[1]) / q)
+    log_c = jnp.clip(log_c, 0.0, 40.0) * sigmoid(-slab.log_odds)
     delta, log_kappa = delta * jnp.exp(-log_c), log_kappa - q * log_c
     inside = _fade(DELTA_RANGE - jnp.abs(delta), 8.0) * _fade(log_kappa - LOG_KAPPA_RANGE[0], 2.0)
     inside *= _fade(LOG_KAPPA_RANGE[1] - log_kappa, 2.0)
-    log_kappa = jnp.minimum(log_kappa, LOG_KAPPA_RANGE[1] + 2)
+    shift, log_outside = slab.mode * jnp.exp(-slab.log_width), (1 - inside) * slab.log_width - log_c
+    return Inner(delta, jnp.minimum(log_kappa, LOG_KAPPA_RANGE[1] + 2), inside, shift, log_outside)
+
+
+def _keep(delta: Entries, log_kappa: Entries, q: Entries) -> Inner:
+    return Inner(delta, log_kappa, jnp.ones_like(delta), jnp.zeros_like(delta), jnp.zeros_like(delta))
+
+
+def _shape(network: Network, inner: Inner, q: Entries) -> Shape:
+    """The network, on features that know where spike and slab are and which of them weighs more."""
+    delta, log_kappa, inside, shift, log_outside = inner
     kappa, square = jnp.exp(log_kappa), delta * delta
     # The slab's mode solves x = δ − κq|x|^{q−1}: two steps of a smooth soft threshold, x* ∈ (0, δ).
     exponent = 0.5 * (q - 1)
@@ -220,7 +243,6 @@ def _shape(network: Network, delta: Entries, log_kappa: Entries, q: Entries) -> 
     hidden = _silu(_affine(network.weight_1, network.bias_1, features))
     hidden = _silu(_affine(network.weight_2, network.bias_2, hidden))
     raw = _affine(network.weight_3, network.bias_3, hidden)
-    shift, log_outside = outer.mode * jnp.exp(-outer.log_width), (1 - inside) * outer.log_width - log_c
     return Shape(raw, slab, log_spike, delta * jax.lax.rsqrt(1 + square), inside, shift, log_outside)
 
 
