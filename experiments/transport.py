@@ -16,7 +16,7 @@ import csv
 import time
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -63,20 +63,23 @@ OUTSIDE = ((42.0, 0.0), (44.0, 3.0), (60.0, 0.0), (60.0, 5.0), (300.0, 3.0), (30
 OUTSIDE += ((2.0, -9.0), (2.0, -12.0), (2.0, 7.0), (2.0, 9.0), (20.0, 9.0))
 
 
+Values = Any  # arrays of JAX or NumPy
+
+
 class Conditions(NamedTuple):
     """Arrays of one shape."""
 
-    delta: Float[Array, " c"]
-    log_kappa: Float[Array, " c"]
-    q: Float[Array, " c"]
+    delta: Float[Values, " c"]
+    log_kappa: Float[Values, " c"]
+    q: Float[Values, " c"]
 
 
 class Pool(NamedTuple):
     """Conditions and what is known exactly about them."""
 
     conditions: Conditions
-    log_normalizer: Float[Array, " c"]
-    quantiles: Float[Array, "c knots"]
+    log_normalizer: Float[Values, " c"]
+    quantiles: Float[Values, "c knots"]
 
 
 def draw_conditions(rng: np.random.Generator, size: int) -> Conditions:
@@ -263,7 +266,7 @@ def write_table(kl: np.ndarray, path: Path) -> None:
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="only judge the shipped weights")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"optimization steps, in blocks of {BLOCK}")
     parser.add_argument("--output", type=Path, default=WEIGHTS, help="where to write weights")

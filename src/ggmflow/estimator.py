@@ -466,8 +466,8 @@ class GraphicalFlow(BaseEstimator):
             # The published cooling needs a stage at T = 1 and one at the end.
             return max(-(-int(self.steps) // CHUNK), 2 if self.architecture == "paper" else 1) * CHUNK
         cold = self.temperature_range_[0] < self.temperature_range_[1]
-        steps = 900 if n_entries <= 1000 else 600
-        return steps * 5 // 3 if cold else steps
+        steps = 800 if n_entries <= 300 else 900 if n_entries <= 1000 else 600
+        return (1500 if n_entries <= 1000 else 1000) if cold else steps
 
     def _untrained(self, key) -> MatrixFlow:
         scatter = self.scatter_.reorder(self._order())
