@@ -15,7 +15,7 @@ from flowjax.bijections import AbstractBijection
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from paramax import NonTrainable, unwrap
 
-from ggmflow.flow.columns import StructuredColumns
+from ggmflow.flow.columns import StructuredColumns, widen
 from ggmflow.flow.paper import paper_bijection
 from ggmflow.flow.path_derivative import path_derivative_loss, sample_columns
 from ggmflow.target import cholesky_columns, precision_from_entries, unnormalized_log_prob
@@ -116,7 +116,7 @@ def draw(
     z = jax.random.normal(key, (num_draws, flow.n_entries), flow.scatter.dtype)
     entries, log_det = jax.vmap(flow.bijection.transform_and_log_det, (0, None))(z, condition)
     log_q = _log_normal(z) - log_det
-    flow, wide, condition = jax.tree.map(_widen, (flow, entries, condition))
+    flow, wide, condition = widen((flow, entries, condition))
     return entries, log_q, jax.vmap(lambda y: log_target(flow, y, condition))(wide)
 
 
@@ -133,11 +133,6 @@ def log_target(flow: MatrixFlow, entries: Float[Array, " D"], condition: Float[A
     columns = cholesky_columns(precision_from_entries(entries, len(flow.scatter), flow.n_query))
     lam, q, temperature = jnp.exp(condition[0]), condition[1], jnp.exp(condition[2])
     return unnormalized_log_prob(columns, flow.scatter, flow.n_samples, lam, q, temperature)
-
-
-def _widen(leaf: Any) -> Any:
-    """To float64 where that is enabled."""
-    return leaf.astype(jnp.result_type(float)) if eqx.is_inexact_array(leaf) else leaf
 
 
 def _log_normal(z: Float[Array, "m D"]) -> Float[Array, " m"]:

@@ -33,7 +33,7 @@ from ggmflow.target import absolute_power, cholesky_columns, entry_indices, prec
 
 NUM_CORRECTIONS = 5  # log σ, δ, log κ; log scale and shift of the noise
 _MAX_EXCESS = 100.0  # a larger ridge is no different, but harder on float32
-_BLOCK = 32
+_BLOCK = 32  # rows
 _SHARP = 8.0  # softplus(8u)/8 keeps the cube root of ℓ² positive
 
 # Every array below ends in an axis of draws; geometry of one condition shared by all draws has length 1 there.
@@ -382,6 +382,12 @@ def log_det(geometry: Geometry, coordinates: Coordinates, log_dx: PerDraw) -> Fl
     correction = geometry.correction[:, index, index]
     _, log_dell = diagonal_noise(degrees, geometry.scale[index], ell, correction, shift)
     return jnp.sum(below, (0, 1)) + jnp.sum(log_dell + jnp.log(2 * ell), 0)
+
+
+def widen(tree: Any) -> Any:
+    """To float64 where that is enabled, for log p̃: a difference of numbers of size nd/T."""
+    wide = jnp.result_type(float)
+    return jax.tree.map(lambda leaf: leaf.astype(wide) if eqx.is_inexact_array(leaf) else leaf, tree)
 
 
 def log_target(geometry: Geometry, L: PerDraw, omega: PerDraw) -> Float[Array, " b"]:

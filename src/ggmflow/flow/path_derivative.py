@@ -34,6 +34,7 @@ from ggmflow.flow.columns import (
     pick,
     place,
     squash_fill,
+    widen,
 )
 from ggmflow.flow.transport import Partials, transport_partials
 
@@ -109,8 +110,7 @@ def sample_columns(
     L, omega, log_dx = draw_columns(flow, geometry, z)
     log_q = -0.5 * jnp.sum(z**2, 0) - 0.5 * len(z) * np.log(2 * np.pi).astype(z.dtype)
     log_q -= log_det(geometry, find_coordinates(flow, geometry, L, omega), log_dx)
-    wide = jax.tree.map(lambda value: value.astype(jnp.result_type(float)), (geometry, L, omega))
-    return pick(omega), log_q, log_target(*wide)
+    return pick(omega), log_q, log_target(*widen((geometry, L, omega)))
 
 
 def _tangent(flow: StructuredColumns, geometry: Geometry, L: PerDraw, omega: PerDraw, noise: PerDraw) -> Tangent:
