@@ -138,7 +138,7 @@ TOY_POINTS, WIDE_POINTS = list(product((0.5, 2.0, 8.0), QS)), list(product((2.0,
 TOY = Problem("d = n = 15", 15, 15, 0, TOY_RANGE, TOY_POINTS, Effort(8, 1000, 2000, 12), Effort(8, 600, 100), 12)
 D30 = Problem("d = 30, n = 25", 30, 25, 0, WIDE_RANGE, WIDE_POINTS, Effort(8, 200, 200), Effort(1, 300, 100), 16)
 # Points on the diagonal of the grid.
-D100 = Problem("d = 100, n = 60", 100, 60, 0, WIDE_RANGE, WIDE_POINTS[::4], Effort(20, 200, 100), Effort(1, 40, 40), 30)
+D100 = Problem("d = 100, n = 60", 100, 60, 0, WIDE_RANGE, WIDE_POINTS[::4], Effort(20, 400, 300), Effort(1, 40, 40), 30)
 BLANKET = Problem("s = 6, t = 312, n = 190", 318, 190, 0, TOY_RANGE, [(2.0, 0.5)], Effort(64, 200, 150), n_query=6)
 MARGINALS = [TOY, replace(TOY, name="d = 15, n = 40", n=40, seed=1), replace(TOY, name="d = 15, n = 8", n=8, seed=2)]
 COST_SIZES = [(15, 15), (30, 25), (60, 40), (100, 60)]  # d, n

@@ -10,7 +10,15 @@ import pytest
 from paramax import NonTrainable
 
 from ggmflow import io, train
-from ggmflow.train import CHUNK, Report, Settings, condition_grid, cooled_temperature, draw_conditions
+from ggmflow.train import (
+    CHUNK,
+    Report,
+    Settings,
+    condition_grid,
+    cooled_temperature,
+    default_settings,
+    draw_conditions,
+)
 
 KEY = jax.random.key(7)
 LOW, HIGH = np.array([-1.0, 0.25, np.log(0.01)]), np.array([2.0, 1.25, 0.0])
@@ -45,7 +53,7 @@ def toy(monkeypatch):
 
 
 def run(flow=None, key=KEY, steps=10 * CHUNK, low=LOW, high=HIGH, num_conditions=8, cooling=None, patience=2.0, **more):
-    settings = Settings(steps, num_conditions, 4, 0.1, cooling, patience)
+    settings = Settings(steps, num_conditions, 4, 0.1, cooling, patience=patience)
     return train.train(flow or Toy(), key, low, high, settings, **more)
 
 
@@ -338,3 +346,40 @@ def test_reports_survive_an_array():
     assert again[1] == history[1]
     assert all(type(report.step) is type(report.skipped) is int for report in again)
     assert np.isnan(again[0].elbo)
+
+
+def test_default_settings_are_those_of_the_page():
+    """The table of docs/training.md: D up to, steps, steps with a range of temperatures, batch size."""
+    page = Path(__file__).parents[1].joinpath("docs", "training.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| ")]
+    table = [row for row in rows if row[0].startswith("up to ") or row[0] == "more"]
+    assert len(table) == 4
+    start = 1
+    for name, *numbers in table:
+        end = 10_000 if name == "more" else int(name.removeprefix("up to "))
+        for entries in (start, end):
+            one, many = (default_settings(entries, cold) for cold in (False, True))
+            batch = one.num_conditions * one.num_draws
+            assert [one.steps, many.steps, batch] == [int(number) for number in numbers]
+        start = end + 1
+
+
+def test_given_settings_are_used():
+    settings = default_settings(10, False, steps=26, batch_size=18)
+    assert (settings.steps, settings.num_conditions, settings.num_draws) == (2 * CHUNK, 4, 4)
+    assert default_settings(10, False, batch_size=8).num_draws == 2
+
+
+def test_a_checkpoint_without_a_directory_is_refused_at_once(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no directory"):
+        run(checkpoint=tmp_path / "nowhere" / "c.ckpt")
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_end_training(tmp_path, monkeypatch):
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(train, "_SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr(io, "write", full)
+    with pytest.warns(RuntimeWarning, match="No space left on device"):
+        assert run(checkpoint=tmp_path / "c.ckpt").status == "finished"

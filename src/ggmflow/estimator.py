@@ -5,37 +5,38 @@
 It is a scikit-learn estimator: parameters are stored as given and checked in `fit`, results end in an underscore.
 """
 
+import html
 import inspect
 import os
 import warnings
 from collections.abc import Iterable
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.special import gammaln
 from sklearn.base import BaseEstimator
 from sklearn.covariance import log_likelihood
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ggmflow import io
+from ggmflow import model_file
 from ggmflow.cache import compilation_cache_enabled
+from ggmflow.conditions import Ranges, find_ranges
 from ggmflow.data import Scatter
-from ggmflow.flow.build import Architecture, MatrixFlow, build_flow
+from ggmflow.flow.build import Architecture, MatrixFlow, query_first, untrained_flow
+from ggmflow.model_file import FittedModel
 from ggmflow.posterior import Posterior
 from ggmflow.progress import training_bar
 from ggmflow.sampling import FlowSource, chunk_size
 from ggmflow.source import RandomState, as_key
-from ggmflow.train import CHUNK, Report, Settings, reports_from_array, train
+from ggmflow.train import CHUNK, Report, Trained, default_settings, reports_from_array, train
 
 _COOLING = (5.0, 100)  # T₀ and the number of stages of the published cooling
+_PAPER_RATE = 3e-3
 
 
 class _Unreadable:
@@ -76,7 +77,8 @@ class GraphicalFlow(BaseEstimator):
     missing : {"error", "drop", "em"}
         What to do about missing values.
     architecture : {"structured", "paper"}
-        The flow. "paper" is the published one; it knows two temperatures, 1 and the lowest of the range.
+        The flow. "paper" is the published one: with a range of temperatures it is cooled as published and knows two of
+        them, 1 and the lowest.
     steps, batch_size : int, optional
         Gradient steps and draws per step; the defaults follow from the number of entries and the ranges.
     random_state : int, numpy Generator or RandomState, optional
@@ -171,30 +173,32 @@ class GraphicalFlow(BaseEstimator):
             After Ctrl-C the best model so far, with a warning.
         """
         scatter = self._read(X)
-        low, high = self._ranges(scatter)
+        ranges = find_ranges(self.lam, self.q, self.temperature, scatter)
         query = np.arange(scatter.n_features) if self.query is None else scatter.index(self.query)
         key = as_key(self.random_state)
-        for name in ("flow_", "_snapshots", "_precision"):  # an earlier fit's, should this one not end well
-            vars(self).pop(name, None)
-        self.scatter_, self.query_ = scatter, query
-        self.lam_range_, self.q_range_, self.temperature_range_ = (
-            _readable(np.exp(low[0]), np.exp(high[0])),
-            _readable(low[1], high[1]),
-            _readable(np.exp(low[2]), np.exp(high[2])),
-        )
-        self._low, self._high = low, high
-        flow = self._untrained(jax.random.fold_in(key, 0))
-        settings = self._settings(flow.n_entries)
+        flow = untrained_flow(jax.random.fold_in(key, 0), self.architecture, scatter, query, ranges)
+        settings = default_settings(flow.n_entries, ranges.many_temperatures, self.steps, self.batch_size)
         snapshot_at = ()
         if self.architecture == "paper":
-            settings = settings._replace(cooling=(_COOLING[0], self.temperature_range_[0], _COOLING[1]))
-            snapshot_at = (self._warmest(), self.temperature_range_[0])
+            settings = settings._replace(learning_rate=_PAPER_RATE)
+            if ranges.many_temperatures:
+                # The published cooling needs a stage at T = 1 and one at the end.
+                steps, snapshot_at = max(settings.steps, 2 * CHUNK), (ranges.warmest, ranges.temperature[0])
+                cooling = (_COOLING[0], ranges.temperature[0], _COOLING[1])
+                settings = settings._replace(steps=steps, cooling=cooling, averaging=0.0)
+        # Nothing was refused: from here on an earlier fit is gone, even should this one not end well.
+        for name in ("flow_", "_snapshots", "_precision", "feature_names_in_"):
+            vars(self).pop(name, None)
+        if not isinstance(X, Scatter | str | os.PathLike):
+            validate_data(self, X, skip_check_array=True)  # pyright: ignore[reportArgumentType]
+        self.n_features_in_ = scatter.n_features
+        self.scatter_, self.query_, self._ranges = scatter, query, ranges
         with compilation_cache_enabled(), jax.enable_x64(False), training_bar(self.progress) as report:
             trained = train(
                 flow,
                 jax.random.fold_in(key, 1),
-                low,
-                high,
+                ranges.low,
+                ranges.high,
                 settings,
                 report=report,
                 checkpoint=None if checkpoint is None else Path(checkpoint),
@@ -205,10 +209,7 @@ class GraphicalFlow(BaseEstimator):
                 "training failed: the ELBO was never finite. Narrow the ranges of lam, q and temperature, "
                 "above all away from their lowest values"
             )
-        self.flow_, self._snapshots = trained.flow, trained.snapshots
-        self.history_ = pd.DataFrame(trained.history, columns=list(Report._fields))
-        self.n_iter_ = int(self.history_["step"].iloc[-1])
-        self.status_ = trained.status
+        self._keep(trained)
         if trained.status == "interrupted":
             warnings.warn(
                 f"interrupted after {self.n_iter_} of {settings.steps} steps: this is the best model so far. "
@@ -223,7 +224,11 @@ class GraphicalFlow(BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        self._select()
+        try:
+            self._select()
+        except KeyboardInterrupt:  # the flow is trained: what it takes to use it is worth keeping
+            message = f"interrupted while λ was chosen: lam_ is {self.lam_:g}, the lower end of its range"
+            warnings.warn(message, ConvergenceWarning, stacklevel=2)
         return self
 
     def posterior(
@@ -251,9 +256,8 @@ class GraphicalFlow(BaseEstimator):
         Posterior
         """
         check_is_fitted(self, "flow_")
-        condition = self._condition(lam, q, temperature)
-        lam, q, temperature = float(np.exp(condition[0])), float(condition[1]), float(np.exp(condition[2]))
-        source = FlowSource(self._flow_at(temperature), condition, self._order())
+        source = self._source(self.lam_ if lam is None else lam, self.q_ if q is None else q, temperature)
+        lam, q, temperature = source.lam, source.q, source.temperature
         names = self.scatter_.names
         return Posterior(
             source, names, self.query_, lam, q, temperature, num_draws=num_draws, random_state=random_state
@@ -265,7 +269,9 @@ class GraphicalFlow(BaseEstimator):
         check_is_fitted(self, "flow_")
         if not hasattr(self, "_precision"):
             scale = self.scatter_.scale
-            self._precision = self.posterior(temperature=self._warmest()).mean() / scale[self.query_][:, None] / scale
+            self._precision = (
+                self.posterior(temperature=self._ranges.warmest).mean() / scale[self.query_][:, None] / scale
+            )
         return self._precision
 
     @property
@@ -313,33 +319,19 @@ class GraphicalFlow(BaseEstimator):
             The file; an existing one is replaced only when the new one is complete.
         """
         check_is_fitted(self, "flow_")
-        scatter_header, scatter_arrays = self.scatter_.to_arrays()
-        parameters = self.get_params(deep=False)
-        for name in ("lam", "q", "temperature"):
-            if isinstance(parameters[name], np.ndarray):
-                parameters[name] = parameters[name].tolist()
-        if not isinstance(parameters["random_state"], Integral | None):
-            parameters["random_state"] = None  # a generator has moved on: its state would not reproduce this fit
-        if not isinstance(parameters["query"], str | Integral | None):
-            parameters["query"] = [entry if isinstance(entry, str) else int(entry) for entry in parameters["query"]]
-        header = {
-            "kind": "model",
-            "parameters": parameters,
-            "scatter": scatter_header,
-            "low": self._low.tolist(),
-            "high": self._high.tolist(),
-            "query": self.query_.tolist(),
-            "feature_names": hasattr(self, "feature_names_in_"),
-            "status": self.status_,
-            "chosen": [self.lam_, self.q_],
-            "snapshots": list(self._snapshots),
-        }
-        arrays = {"history": self.history_.to_numpy(dtype=float)}
-        arrays |= {f"scatter/{name}": array for name, array in scatter_arrays.items()}
-        for k, flow in enumerate([self.flow_, *self._snapshots.values()]):
-            leaves = jax.tree.leaves(eqx.filter(flow, eqx.is_array))
-            arrays |= {f"flow{k}/{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
-        io.write(path, header, arrays)
+        fitted = FittedModel(
+            parameters=self.get_params(deep=False),
+            scatter=self.scatter_,
+            query=self.query_,
+            ranges=self._ranges,
+            flow=self.flow_,
+            snapshots=self._snapshots,
+            history=self.history_.to_numpy(dtype=float),
+            status=self.status_,
+            chosen=(self.lam_, self.q_),
+            has_feature_names=hasattr(self, "feature_names_in_"),
+        )
+        model_file.save(path, fitted)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -355,48 +347,63 @@ class GraphicalFlow(BaseEstimator):
         GraphicalFlow
             Fitted; the same `random_state` gives the same draws.
         """
-        header, arrays = io.read(path)
-        try:
-            return cls._from_file(header, arrays)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-            raise io.ModelFileError(f"{path} is no ggmflow model, or was changed: {error}") from None
-
-    @classmethod
-    def _from_file(cls, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        if header["kind"] != "model":
-            raise ValueError(f"it holds a {header['kind']}")
-        parameters: dict[str, Any] = {
-            name: tuple(value) if name in ("lam", "q", "temperature") and isinstance(value, list) else value
-            for name, value in header["parameters"].items()
-        }
-        model = cls(**parameters)
-        prefix = "scatter/"
-        stored = {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
-        model.scatter_ = Scatter.from_arrays(header["scatter"], stored)
-        model.query_ = model.scatter_.index(header["query"])
-        model._low, model._high = (np.array(header[name], dtype=float) for name in ("low", "high"))
-        low, high = model._low, model._high
-        if not (low.shape == high.shape == (3,) and np.all(low <= high) and np.all(np.abs([low, high]) < 100)):
-            raise ValueError("its ranges make no sense")
-        model.lam_range_, model.q_range_, model.temperature_range_ = (
-            _readable(np.exp(low[0]), np.exp(high[0])),
-            _readable(low[1], high[1]),
-            _readable(np.exp(low[2]), np.exp(high[2])),
-        )
-        # The shapes of a new flow show which arrays to expect; nothing about its structure is read from the file, and
-        # nothing is allocated that is not in it.
-        skeleton = eqx.filter_eval_shape(model._untrained, jax.random.key(0))
-        flows = [_fill(skeleton, arrays, f"flow{k}/") for k in range(1 + len(header["snapshots"]))]
-        model.flow_ = flows[0]
-        model._snapshots = dict(zip(map(float, header["snapshots"]), flows[1:], strict=True))
-        model.history_ = pd.DataFrame(reports_from_array(arrays["history"]), columns=list(Report._fields))
-        model.n_iter_ = int(model.history_["step"].iloc[-1])
-        model.status_ = str(header["status"])
-        model.lam_, model.q_ = map(float, header["chosen"])
+        fitted = model_file.load(path, inspect.signature(cls).parameters.keys())
+        model = cls(**fitted.parameters)
+        model.scatter_, model.query_, model._ranges = fitted.scatter, fitted.query, fitted.ranges
+        model._keep(Trained(fitted.flow, fitted.snapshots, reports_from_array(fitted.history), fitted.status))
+        model.lam_, model.q_ = fitted.chosen
         model.n_features_in_ = model.scatter_.n_features
-        if header["feature_names"]:
+        if fitted.has_feature_names:
             vars(model)["feature_names_in_"] = np.array(model.scatter_.names, dtype=object)
         return model
+
+    @property
+    def lam_range_(self) -> tuple[float, float]:
+        """Range of λ that the flow was trained for."""
+        return self._fitted_ranges.lam
+
+    @property
+    def q_range_(self) -> tuple[float, float]:
+        """Range of q that the flow was trained for."""
+        return self._fitted_ranges.q
+
+    @property
+    def temperature_range_(self) -> tuple[float, float]:
+        """Range of temperatures that the flow was trained for."""
+        return self._fitted_ranges.temperature
+
+    @property
+    def _fitted_ranges(self) -> Ranges:
+        check_is_fitted(self, "flow_")
+        return self._ranges
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is a flow: a fit that failed leaves none."""
+        return hasattr(self, "flow_")
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """For notebooks. scikit-learn's own table would compute `precision_`: looking should not draw."""
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+    def _repr_html_(self) -> str:
+        lines = [f"<b>{html.escape(repr(self))}</b>"]
+        if self.__sklearn_is_fitted__():
+            s, d = len(self.query_), self.scatter_.n_features
+            what = f"{d} variables" if s == d else f"the Markov blanket of {s} among {d} variables"
+            ranges = ", ".join(
+                f"{symbol} {low:.3g} … {high:.3g}" if low < high else f"{symbol} = {low:.3g}"
+                for symbol, (low, high) in zip(("λ", "q", "T"), self._ranges, strict=True)
+            )
+            lines.append(
+                f"Fitted to {self.scatter_.n:g} rows of {what}: {ranges}; {self.n_iter_} steps, {self.status_}."
+            )
+            lines.append(f"Chosen: λ = {self.lam_:.3g}, q = {self.q_:.3g}.")
+        return "<br>".join(lines)
+
+    def _keep(self, trained: Trained) -> None:
+        self.flow_, self._snapshots, self.status_ = trained.flow, trained.snapshots, trained.status
+        self.history_ = pd.DataFrame(trained.history, columns=list(Report._fields))
+        self.n_iter_ = int(self.history_["step"].iloc[-1])
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters by name, as in scikit-learn.
@@ -416,77 +423,18 @@ class GraphicalFlow(BaseEstimator):
 
     def _read(self, X: Any) -> Scatter:
         if isinstance(X, Scatter):
-            scatter = X
-        else:
-            transform = self.get_params(deep=False)["transform"]
-            scatter = Scatter.from_data(X, standardize=self.standardize, transform=transform, missing=self.missing)
-        vars(self).pop("feature_names_in_", None)
-        if not isinstance(X, Scatter | str | os.PathLike):
-            validate_data(self, X, skip_check_array=True)  # pyright: ignore[reportArgumentType]
-        self.n_features_in_ = scatter.n_features
-        return scatter
+            return X
+        transform = self.get_params(deep=False)["transform"]
+        return Scatter.from_data(X, standardize=self.standardize, transform=transform, missing=self.missing)
 
-    def _ranges(self, scatter: Scatter) -> tuple[np.ndarray, np.ndarray]:
-        """Lowest and highest [log λ, q, log T]."""
-        if isinstance(self.lam, str):
-            if self.lam != "auto":
-                raise ValueError(f"lam must be 'auto', a positive number or (low, high), got {self.lam!r}")
-            largest = np.max(np.abs(scatter.matrix - np.diag(np.diag(scatter.matrix))))
-            # Uncorrelated columns leave nothing to shrink; the scale of S is then all there is.
-            largest = max(largest, 0.05 * float(np.mean(np.diag(scatter.matrix))))
-            lam = (largest / 50, largest)
-        else:
-            lam = _range("lam", self.lam)
-        q, temperature = _range("q", self.q), _range("temperature", self.temperature)
-        if q[0] < 0.1 or q[1] > 2:
-            raise ValueError(f"q must lie between 0.1 and 2, got {self.q!r}")
-        if temperature[1] > 1:
-            raise ValueError(f"temperature must not exceed 1, which is the posterior, got {self.temperature!r}")
-        ends = np.array([np.log(lam), q, np.log(temperature)])
-        return ends[:, 0], ends[:, 1]
-
-    def _settings(self, n_entries: int) -> Settings:
-        """Steps and batch; more entries get fewer draws, a range of temperatures more steps."""
-        steps = self._steps(n_entries)
-        batch = self.batch_size
-        if batch is None:
-            batch = 128 if n_entries <= 300 else 64 if n_entries <= 3000 else 32
-        if isinstance(batch, bool) or not isinstance(batch, Integral) or batch < 2:
-            raise ValueError(f"batch_size must be an integer of at least 2, got {batch!r}")
-        num_draws = 2 if batch < 16 else 4
-        # Cold posteriors are narrow: what they need corrected is larger, and a higher rate gets there in time.
-        rate = 1.5e-2 if self.temperature_range_[0] < self.temperature_range_[1] else 1e-2
-        conditions = max(1, int(batch) // num_draws)
-        return Settings(steps=steps, num_conditions=conditions, num_draws=num_draws, learning_rate=rate)
-
-    def _steps(self, n_entries: int) -> int:
-        if self.steps is not None:
-            if isinstance(self.steps, bool) or not isinstance(self.steps, Integral) or self.steps < 1:
-                raise ValueError(f"steps must be a positive integer, got {self.steps!r}")
-            # The published cooling needs a stage at T = 1 and one at the end.
-            return max(-(-int(self.steps) // CHUNK), 2 if self.architecture == "paper" else 1) * CHUNK
-        cold = self.temperature_range_[0] < self.temperature_range_[1]
-        steps = 800 if n_entries <= 300 else 900 if n_entries <= 1000 else 600
-        return (1500 if n_entries <= 1000 else 1000) if cold else steps
-
-    def _untrained(self, key) -> MatrixFlow:
-        scatter = self.scatter_.reorder(self._order())
-        with jax.enable_x64(False):
-            return build_flow(
-                key, self.architecture, scatter.matrix, scatter.n, len(self.query_), self._low, self._high
-            )
-
-    def _order(self) -> Int[np.ndarray, " d"]:
-        """Columns of the data in the flow's order: query variables first."""
-        rest = np.setdiff1d(np.arange(self.scatter_.n_features), self.query_)
-        return np.concatenate([self.query_, rest])
-
-    def _warmest(self) -> float:
-        """1, or the temperature of the range that is next to it."""
-        return float(np.clip(1.0, *self.temperature_range_))
+    def _source(self, lam: float, q: float, temperature: float) -> FlowSource:
+        """The flow at one condition, which must be in the ranges."""
+        condition = self._ranges.condition(lam, q, temperature)
+        flow = self._flow_at(float(np.exp(condition[2])))
+        return FlowSource(flow, condition, query_first(self.query_, self.scatter_.n_features))
 
     def _flow_at(self, temperature: float) -> MatrixFlow:
-        if self.architecture != "paper":
+        if not self._snapshots:
             return self.flow_
         for known, flow in self._snapshots.items():
             if np.isclose(known, temperature, rtol=1e-5):
@@ -495,37 +443,19 @@ class GraphicalFlow(BaseEstimator):
         why = " (it was interrupted while it cooled)" if self.status_ == "interrupted" else ""
         raise ValueError(f"the published architecture knows the temperatures {known} only{why}, got {temperature:g}")
 
-    def _condition(self, lam: float | None, q: float | None, temperature: float) -> Float[np.ndarray, " 3"]:
-        values = {
-            "lam": (self.lam_ if lam is None else lam, self.lam_range_),
-            "q": (self.q_ if q is None else q, self.q_range_),
-            "temperature": (temperature, self.temperature_range_),
-        }
-        checked = []
-        for name, (value, (low, high)) in values.items():
-            if isinstance(value, bool) or not isinstance(value, Real) or not np.isfinite(float(value)):
-                raise ValueError(f"{name} must be a number, got {value!r}")
-            if not low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
-                raise ValueError(
-                    f"{name}={value:g} is outside the fitted range {low:g} … {high:g}: fit again with a wider {name}"
-                )
-            checked.append(float(np.clip(value, low, high)))
-        return np.array([np.log(checked[0]), checked[1], np.log(checked[2])])
-
     def _select(self) -> None:
         """λ by the ELBO with the published constants, at the q of the range that is nearest to 1."""
         self.q_ = float(np.clip(1.0, *self.q_range_))
         self.lam_ = self.lam_range_[0]
         if self.lam_range_[0] == self.lam_range_[1]:
             return
-        temperature = self._warmest()
+        temperature = self._ranges.warmest
         grid = np.geomspace(*self.lam_range_, 17)
         key = jax.random.key(0)  # the same noise everywhere, so that the curve is smooth
         num_draws = chunk_size(self.flow_.n_entries)
         elbo = []
         for lam in grid:
-            source = FlowSource(self._flow_at(temperature), self._condition(lam, self.q_, temperature), self._order())
-            _, log_q, log_p = source.entries(key, num_draws)
+            _, log_q, log_p = self._source(lam, self.q_, temperature).entries(key, num_draws)
             elbo.append(np.mean(log_p.astype(float) - log_q) + self._published_constants(lam, self.q_))
         known = np.isfinite(elbo)
         if np.any(known):
@@ -537,23 +467,6 @@ class GraphicalFlow(BaseEstimator):
         return float(pairs * (np.log(q / 2) + np.log(lam) / q - gammaln(1 / q)))
 
 
-def _range(name: str, value: Any) -> tuple[float, float]:
-    """(low, high) from a positive number or a pair of them."""
-    pair = value if isinstance(value, tuple | list | np.ndarray) else (value, value)
-    numbers = [entry for entry in pair if isinstance(entry, Real) and not isinstance(entry, bool)]
-    if len(pair) != 2 or len(numbers) != 2 or not all(0 < float(entry) < np.inf for entry in numbers):
-        raise ValueError(f"{name} must be a positive number or a pair (low, high) of them, got {value!r}")
-    low, high = float(numbers[0]), float(numbers[1])
-    if low > high:
-        raise ValueError(f"{name}={value!r}: the first number must not exceed the second")
-    return low, high
-
-
-def _readable(low: float, high: float) -> tuple[float, float]:
-    """Ends of a range without the last digits' noise of log and exp."""
-    return float(f"{low:.12g}"), float(f"{high:.12g}")
-
-
 def _peak(x: Float[np.ndarray, " k"], y: Float[np.ndarray, " k"]) -> float:
     """exp of where the parabola through the highest point and its neighbours peaks; an end if that is highest."""
     k = int(np.argmax(y))
@@ -561,16 +474,3 @@ def _peak(x: Float[np.ndarray, " k"], y: Float[np.ndarray, " k"]) -> float:
         return float(np.exp(x[k]))
     a, b, _ = np.polyfit(x[k - 1 : k + 2] - x[k], y[k - 1 : k + 2], 2)
     return float(np.exp(x[k] - b / (2 * a)))
-
-
-def _fill(skeleton: Any, arrays: dict[str, np.ndarray], prefix: str) -> MatrixFlow:
-    """Put stored arrays into a flow of the same shape."""
-    shapes, static = eqx.partition(skeleton, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
-    leaves, structure = jax.tree.flatten(shapes)
-    stored = [arrays[f"{prefix}{k}"] for k in range(len(leaves))]
-    for leaf, array in zip(leaves, stored, strict=True):
-        if leaf.shape != array.shape or leaf.dtype != array.dtype:
-            found, expected = f"{array.dtype}{array.shape}", f"{leaf.dtype}{leaf.shape}"
-            raise ValueError(f"an array is {found} where {expected} is expected")
-    with jax.enable_x64(False):
-        return eqx.combine(jax.tree.unflatten(structure, [jnp.asarray(array) for array in stored]), static)

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from ggmflow.estimates import Sample
 from ggmflow.precision import check_rows, free_entries
-from ggmflow.source import Draws, RandomState, Source, as_key, draw_entries
+from ggmflow.source import Draws, RandomState, Source, as_key, draw_entries, draw_rows
 from ggmflow.table import check_names
 from ggmflow.weights import ImportanceWeights, importance_weights, resample
 
@@ -101,9 +101,10 @@ class Posterior:
         """
         num_draws = _check_count(num_draws)
         key, key_resample = jax.random.split(as_key(random_state))
-        num_proposals = max(4 * num_draws, self.num_draws) if weighted else num_draws
-        entries, log_ratio = draw_entries(self.source, key, num_proposals, self._free)
-        if not weighted or log_ratio is None:
+        if not weighted:
+            return draw_rows(self.source, key, num_draws, self._free.position.shape)
+        entries, log_ratio = draw_entries(self.source, key, max(4 * num_draws, self.num_draws), self._free)
+        if log_ratio is None:
             return self._matrix(entries.T[:num_draws])
         weights = importance_weights(log_ratio)
         self._warn_if_poor(weights, "Among weighted draws a few will repeat often.", stacklevel=3)

@@ -37,30 +37,48 @@ class FlowSource(NamedTuple):
     condition: Float[np.ndarray, " 3"]
     order: Int[np.ndarray, " d"]
 
+    @property
+    def lam(self) -> float:
+        """λ."""
+        return float(np.exp(self.condition[0]))
+
+    @property
+    def q(self) -> float:
+        """q."""
+        return float(self.condition[1])
+
+    @property
+    def temperature(self) -> float:
+        """T."""
+        return float(np.exp(self.condition[2]))
+
     def sample(self, key: Key[Array, ""], num_draws: int) -> Draws:
         """Independent draws with their densities."""
         entries, log_q, log_p = self.entries(key, num_draws)
         return Draws(self._to_rows(entries), log_q.astype(float), log_p.astype(float))
 
     def entries(self, key: Key[Array, ""], num_draws: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Free entries (N, D) in the flow's order, log q and log p̃; chunks of one size, so that one program serves."""
-        size = chunk_size(self.flow.n_entries)
-        count = -(-num_draws // size)
+        """Free entries (N, D) in the flow's order, log q and log p̃; chunks of two sizes, so that two programs serve."""
+        small, large = chunk_size(self.flow.n_entries), large_chunk_size(self.flow.n_entries)
+        num_large = num_draws // large
+        sizes = [large] * num_large + [small] * (-(-(num_draws - num_large * large) // small))
         condition = jnp.asarray(self.condition, jnp.float32)
 
         def chunk(k: int):
-            return jax.tree.map(np.asarray, _draw(self.flow, jax.random.fold_in(key, k), condition, size))
+            return jax.tree.map(np.asarray, _draw(self.flow, jax.random.fold_in(key, k), condition, sizes[k]))
 
         # One chunk after the other: two programs at once, each waiting for workers of JAX's one pool, can deadlock.
         # The flow works in float32. log p̃ is a difference of numbers of size nd/T, for which that may be too little.
         size_of_terms = float(unwrap(self.flow).n_samples) * len(self.order) / np.exp(self.condition[2])
         with compilation_cache_enabled(), jax.enable_x64(bool(size_of_terms > _FLOAT32_LIMIT)):
-            parts = [chunk(k) for k in range(count)]
+            parts = [chunk(k) for k in range(len(sizes))]
         entries, log_q, log_p = (np.concatenate(part)[:num_draws] for part in zip(*parts, strict=True))
         return entries, log_q, log_p
 
     def log_prob(self, precision: Float[np.ndarray, "k s d"]) -> Float[np.ndarray, " k"]:
         """Normalized log density with respect to Lebesgue measure on the free entries of Ω, through the inverse."""
+        if not len(precision):
+            return np.empty(0)
         d, s = len(self.order), self.flow.n_query
         row, col = entry_indices(d, s)
         rows = np.asarray(precision)[:, :, self.order]
@@ -70,18 +88,29 @@ class FlowSource(NamedTuple):
         padded = np.concatenate([entries, np.repeat(entries[-1:], -len(entries) % size, axis=0)])
         with compilation_cache_enabled(), jax.enable_x64(False):
             parts = [_log_prob(self.flow, jnp.asarray(part), condition) for part in padded.reshape(-1, size, len(row))]
-        return np.concatenate(parts, dtype=float)[: len(entries)]
+        found = np.concatenate(parts, dtype=float)[: len(entries)]
+        if bad := np.flatnonzero(np.isnan(found)).tolist():
+            raise ValueError(
+                f"matrix {bad[0]} of {len(found)} is too near singular for the single precision of the flow: "
+                "its log density is not known"
+            )
+        return found
 
     def _to_rows(self, entries: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N s d"]:
         d, s = len(self.order), self.flow.n_query
         row, col = entry_indices(d, s)
-        out = np.empty((len(entries), s, d))
-        out[:, col, self.order[row]] = entries
+        position = np.empty((s, d), np.intp)
+        position[col, self.order[row]] = np.arange(len(row))
         inside = row < s
-        out[:, row[inside], self.order[col[inside]]] = entries[:, inside]
-        return out
+        position[row[inside], self.order[col[inside]]] = np.flatnonzero(inside)
+        return np.take(entries, position, axis=1).astype(float)
 
 
 def chunk_size(n_entries: int) -> int:
-    """Draws per call: enough to fill vector units, few enough to stay in the cache."""
+    """Draws per call where few are wanted: enough to fill vector units, few enough to wait for."""
     return int(np.clip(2**20 // n_entries, 64, 1000))
+
+
+def large_chunk_size(n_entries: int) -> int:
+    """Draws per call where many are wanted: products large enough for all cores."""
+    return int(np.clip(2**23 // n_entries, 256, 4000))

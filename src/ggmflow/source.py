@@ -4,6 +4,8 @@ Flow, exact chains and mixtures over (λ, q) are sources. A room that makes draw
 nothing of what is done with them.
 """
 
+import math
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 import jax
@@ -47,6 +49,14 @@ class Source(Protocol):
         ...
 
 
+def draw_rows(
+    source: Source, key: Key[Array, ""], num_draws: int, shape: tuple[int, int]
+) -> Float[np.ndarray, "num_draws s d"]:
+    """Draws as they are, checked."""
+    parts = [np.asarray(draws.precision) for draws in _chunks(source, key, num_draws, shape)]
+    return parts[0][:num_draws] if len(parts) == 1 else np.concatenate(parts)[:num_draws]
+
+
 def draw_entries(
     source: Source, key: Key[Array, ""], num_draws: int, free: FreeEntries
 ) -> tuple[Float[np.ndarray, "D N"], Float[np.ndarray, " N"] | None]:
@@ -58,21 +68,29 @@ def draw_entries(
     log_ratio : (N,) array or None
         log p̃ − log q; None for exact draws.
     """
-    s, d = free.position.shape
-    num_chunks = -(-num_draws // max(1, _CHUNK // (s * d)))
-    size = -(-num_draws // num_chunks)  # the same for all chunks, so that a source compiles once
-    entries, log_ratio = np.empty((len(free.row), num_chunks * size)), []
+    entries, log_ratio, done = np.empty((len(free.row), num_draws)), [], 0
+    for draws in _chunks(source, key, num_draws, free.position.shape):
+        part = np.asarray(draws.precision)[: num_draws - done]
+        entries[:, done : done + len(part)] = part[:, free.row, free.column].T
+        done += len(part)
+        if draws.log_target is not None:
+            log_ratio.append(np.asarray(draws.log_target, np.float64) - np.asarray(draws.log_prob, np.float64))
+    return entries, np.concatenate(log_ratio)[:num_draws] if log_ratio else None
+
+
+def _chunks(source: Source, key: Key[Array, ""], num_draws: int, shape: tuple[int, ...]) -> Iterator[Draws]:
+    """At least `num_draws` draws in chunks of one size, so that a source compiles once."""
+    num_chunks = -(-num_draws // max(1, _CHUNK // math.prod(shape)))
+    size = -(-num_draws // num_chunks)
     for c in range(num_chunks):
         draws = source.sample(jax.random.fold_in(key, c), size)
         rows = np.asarray(draws.precision)
-        if rows.shape != (size, s, d):
-            raise ValueError(f"The source gave draws of shape {rows.shape} instead of {(size, s, d)}.")
-        if bad := int(np.sum(~np.isfinite(rows).all(axis=(1, 2)))):
+        if rows.shape != (size, *shape):
+            raise ValueError(f"The source gave draws of shape {rows.shape} instead of {(size, *shape)}.")
+        # One pass first: which draws are to blame matters only if there are any.
+        if not np.isfinite(rows.sum()) and (bad := int(np.sum(~np.isfinite(rows).all(axis=(1, 2))))):
             raise ValueError(f"{bad} of {size} draws hold NaN or infinite entries. Fit again, or use a larger λ.")
-        entries[:, c * size : (c + 1) * size] = rows[:, free.row, free.column].T
-        if draws.log_target is not None:
-            log_ratio.append(np.asarray(draws.log_target, np.float64) - np.asarray(draws.log_prob, np.float64))
-    return entries[:, :num_draws], np.concatenate(log_ratio)[:num_draws] if log_ratio else None
+        yield draws
 
 
 def as_key(random_state: RandomState) -> Key[Array, ""]:

@@ -9,7 +9,9 @@ averaged weights on a fixed grid of conditions with fixed noise, which decides a
 import hashlib
 import json
 import time
+import warnings
 from collections.abc import Callable
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +28,6 @@ from ggmflow.flow.build import MatrixFlow, flow_loss
 
 CHUNK = 25  # steps between two looks at the host
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0
-_AVERAGE = 0.98  # decay of the averaged weights, a few chunks of memory
 _CLIP = 10.0  # on the norm of the gradient, in nats
 
 
@@ -44,6 +45,8 @@ class Settings(NamedTuple):
     cooling
         None: temperatures are drawn with the other conditions, most of them at the ends. (T₀, T_n, stages): every
         step of a stage has the same temperature, as published.
+    averaging
+        Decay of the averaged weights, which are those kept; 0 keeps the weights themselves.
     patience
         Stop when the held-out ELBO has not risen for this share of the steps.
     """
@@ -53,7 +56,42 @@ class Settings(NamedTuple):
     num_draws: int = 4
     learning_rate: float = 1e-2
     cooling: tuple[float, float, int] | None = None
+    averaging: float = 0.98  # a few chunks of memory
     patience: float = 0.7  # long: the ELBO may rest while the rate is high and rise when it falls
+
+
+def default_settings(
+    n_entries: int, many_temperatures: bool, steps: int | None = None, batch_size: int | None = None
+) -> Settings:
+    """Settings for D free entries: more of them get fewer draws, a range of temperatures more steps.
+
+    Parameters
+    ----------
+    n_entries
+        D.
+    many_temperatures
+        Whether the flow is trained for a range of temperatures.
+    steps, batch_size
+        What to use instead of the defaults; steps are rounded up to whole chunks.
+    """
+    if steps is None:
+        steps = 900 if 300 < n_entries <= 1000 else 800 if n_entries <= 3000 else 600
+        if many_temperatures:
+            steps = 1500 if n_entries <= 1000 else 1000
+    elif isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 1:
+        raise ValueError(f"steps must be a positive integer, got {steps!r}")
+    if batch_size is None:
+        batch_size = 128 if n_entries <= 300 else 64 if n_entries <= 1000 else 32
+    elif isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 2:
+        raise ValueError(f"batch_size must be an integer of at least 2, got {batch_size!r}")
+    num_draws = 2 if batch_size < 16 else 4
+    return Settings(
+        steps=-(-int(steps) // CHUNK) * CHUNK,
+        num_conditions=max(1, int(batch_size) // num_draws),
+        num_draws=num_draws,
+        # Cold posteriors are narrow: what they need corrected is larger, and a higher rate gets there in time.
+        learning_rate=1.5e-2 if many_temperatures else 1e-2,
+    )
 
 
 class State(NamedTuple):
@@ -145,6 +183,10 @@ def train(
     Trained
         A keyboard interrupt ends training and keeps the best flow so far, with status "interrupted".
     """
+    if checkpoint is not None and not checkpoint.parent.is_dir():
+        raise FileNotFoundError(
+            f"the checkpoint {checkpoint} cannot be written: there is no directory {checkpoint.parent}"
+        )
     weights, frozen = eqx.partition(flow, eqx.is_inexact_array, is_leaf=lambda leaf: isinstance(leaf, NonTrainable))
     num_chunks = -(-settings.steps // CHUNK)
     zero = jnp.zeros((), jnp.int32)  # of no weak type: what a checkpoint gives back must not be compiled anew
@@ -174,6 +216,7 @@ def train(
                 settings.num_conditions,
                 settings.num_draws,
                 settings.learning_rate,
+                settings.averaging,
             )
             log_ratio = np.asarray(log_ratio, float)  # waits for the chunk
             with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is told by the status
@@ -207,7 +250,7 @@ def train(
 
 
 @eqx.filter_jit(donate="all-except-first")
-def _run_chunk(fixed, state: State, num_conditions: int, num_draws: int, learning_rate: float):
+def _run_chunk(fixed, state: State, num_conditions: int, num_draws: int, learning_rate: float, averaging: float):
     """CHUNK steps and one evaluation; returns the new state and log q − log p̃ of the evaluation, (c, m)."""
     frozen, key, held_out, low, high, steps, log_temperature = fixed
     optimizer = _optimizer()
@@ -231,7 +274,7 @@ def _run_chunk(fixed, state: State, num_conditions: int, num_draws: int, learnin
             updates, optimizer_state = optimizer.update(gradient, state.optimizer)
         rate = learning_rate * (0.01 + 0.495 * (1 + jnp.cos(jnp.pi * state.step.astype(jnp.float32) / steps)))
         moved = jax.tree.map(lambda leaf, update: leaf - rate * update, state.weights, updates)
-        average = jax.tree.map(lambda a, b: _AVERAGE * a + (1 - _AVERAGE) * b, state.average, moved)
+        average = jax.tree.map(lambda a, b: averaging * a + (1 - averaging) * b, state.average, moved)
         after = State(moved, average, optimizer_state, state.step, state.skipped)
         # A step whose gradient is not finite changes nothing but is counted.
         kept = jax.tree.map(lambda a, b: jnp.where(usable & ~evaluate, a, b), after, state)
@@ -314,11 +357,15 @@ def _identity(
 
 
 def _save_checkpoint(path: Path, identity: dict[str, Any], progress: Any, history: list[Report], best) -> None:
-    """Write everything `train` carries from chunk to chunk."""
+    """Write everything `train` carries from chunk to chunk. A full disk is no reason to lose a training run."""
     arrays = {f"leaf{k}": np.asarray(leaf) for k, leaf in enumerate(jax.tree.leaves(progress))}
     # As arrays, because an ELBO may be infinite or NaN, which the header cannot hold.
     arrays |= {"history": np.array(history, float), "best": np.array(best, float)}
-    io.write(path, {"kind": "checkpoint", "identity": identity}, arrays)
+    try:
+        io.write(path, {"kind": "checkpoint", "identity": identity}, arrays)
+    except OSError as error:
+        message = f"the checkpoint {path} could not be written ({error.strerror or error}); training goes on without it"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def _load_checkpoint(path: Path, identity: dict[str, Any], progress: Any):

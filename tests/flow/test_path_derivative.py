@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import multigammaln
 
+from ggmflow.flow import columns
 from ggmflow.flow.columns import StructuredColumns
 from ggmflow.flow.path_derivative import path_derivative_loss, sample_columns
 from ggmflow.target import cholesky_columns, precision_from_entries, unnormalized_log_prob
@@ -28,18 +29,23 @@ every_case = pytest.mark.parametrize("name", CASES)
 @cache
 def prepared(name, double):
     """A flow with every learned parameter away from zero, two conditions; `double` keeps precisions apart."""
-    rng = np.random.default_rng(20231210)
-    X = rng.normal(size=(N, D))
     case = CASES[name]
-    low, high = (-1.0, 0.25, case["low"]), (2.0, 1.25, 0.0)
-    flow = StructuredColumns(jax.random.key(0), X.T @ X, N, case["n_query"], low, high, embedding=5, hidden=4)
+    flow = moved_flow(np.random.default_rng(20231210), D, N, case["n_query"], case["low"])
+    return flow, jnp.asarray(case["conditions"], float)
+
+
+def moved_flow(rng, d, n, n_query, low_log_temperature):
+    """A flow in the default precision with every learned parameter away from zero."""
+    X = rng.normal(size=(n, d))
+    low, high = (-1.0, 0.25, low_log_temperature), (2.0, 1.25, 0.0)
+    flow = StructuredColumns(jax.random.key(0), X.T @ X, n, n_query, low, high, embedding=5, hidden=4)
     # Data and shipped weights are kept in float32; here they take the precision under test.
     flow = jax.tree.map(lambda leaf: leaf.astype(float) if eqx.is_inexact_array(leaf) else leaf, flow)
     moved = jax.tree.map(
         lambda leaf: leaf + jnp.asarray(0.2 * rng.normal(size=leaf.shape), float) if eqx.is_array(leaf) else leaf,
         flow.learned,
     )
-    return eqx.tree_at(lambda flow: flow.learned, flow, moved), jnp.asarray(case["conditions"], float)
+    return eqx.tree_at(lambda flow: flow.learned, flow, moved)
 
 
 @jit
@@ -119,7 +125,7 @@ def test_densities_of_draws(name):
 
 
 def test_single_precision():
-    """The same, as flows are used: densities agree to 1e-3 nats, and draws 6 sd out on every coordinate are finite."""
+    """The same, as flows are used: densities agree to 1e-3 nats, and draws 30 sd out on every coordinate are finite."""
     flow, conditions = prepared("T in a range", False)
     key, num_draws = jax.random.key(5), NUM_DRAWS * len(conditions)
     run = jit(sample_columns)
@@ -132,8 +138,22 @@ def test_single_precision():
     inverse_log_q, target_log_p = log_densities(flow, entries.T, each)
     np.testing.assert_allclose(log_q, inverse_log_q, atol=1e-2)
     np.testing.assert_allclose(log_p, target_log_p, rtol=1e-4)
-    far, log_det = run_forward(flow, 6 * jnp.sign(z), each)
+    far, log_det = run_forward(flow, 30 * jnp.sign(z), each)
     assert np.all(np.isfinite(far)) and np.all(np.isfinite(log_det))
+
+
+@pytest.mark.parametrize("n_query", [7, 3])
+@pytest.mark.usefixtures("x64")
+def test_blocks_of_rows_change_nothing(n_query, monkeypatch):
+    """Many rows are drawn in blocks: blocks of one, of three (the last one cut) and one for all agree."""
+    flow, condition = moved_flow(np.random.default_rng(2), 7, 9, n_query, -2.0), jnp.asarray([0.5, 0.6, -0.3])
+    drawn = []
+    for size in (7, 1, 3):
+        monkeypatch.setattr(columns, "_BLOCK", size)
+        drawn.append(jit(lambda *a: sample_columns(*a))(flow, jax.random.key(1), condition, 5))
+    for other in drawn[1:]:
+        for one, same in zip(drawn[0], other, strict=True):
+            np.testing.assert_allclose(same, one, rtol=1e-9, atol=1e-11)
 
 
 def log_wishart_normalizer(Psi, n):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr, logsumexp, ndtr
 
+from ggmflow.flow import transport as module
 from ggmflow.flow.transport import inverse_transport, load_network, transport, transport_partials
 
 # Inside the range, in its corners, and outside it on every side: columns δ, log κ, q
@@ -176,7 +177,10 @@ def test_there_is_no_jump_at_the_edges_of_the_range():
 
 
 @pytest.mark.usefixtures("x64")
-def test_partials_are_the_derivatives():
+@pytest.mark.parametrize("piece", [4096, 7])
+def test_partials_are_the_derivatives(piece, monkeypatch):
+    """In one piece, and in many of which the last is cut."""
+    monkeypatch.setattr(module, "_PIECE", piece)
     network, arguments = weights(), arrays(np.array([-6.0, -1.3, 0.2, 2.1])[:, None], *CONDITIONS.T)
 
     def both(*arguments):

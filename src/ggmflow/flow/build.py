@@ -12,15 +12,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flowjax.bijections import AbstractBijection
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 from paramax import NonTrainable, unwrap
 
+from ggmflow.conditions import Ranges
+from ggmflow.data import Scatter
 from ggmflow.flow.columns import StructuredColumns, widen
 from ggmflow.flow.paper import paper_bijection
 from ggmflow.flow.path_derivative import path_derivative_loss, sample_columns
 from ggmflow.target import cholesky_columns, precision_from_entries, unnormalized_log_prob
 
 Architecture = Literal["structured", "paper"]
+
+# Accelerators round the factors of a product to ten bits unless told otherwise; log p̃ needs all of float32.
+_full_precision = jax.default_matmul_precision("highest")
 
 
 class MatrixFlow(eqx.Module):
@@ -40,6 +45,11 @@ class MatrixFlow(eqx.Module):
     scatter: Float[Array, "d d"]
     n_samples: Float[Array, ""]
     n_query: int = eqx.field(static=True)
+
+    @property
+    def architecture(self) -> Architecture:
+        """Which kind of flow it is."""
+        return "structured" if isinstance(self.bijection, StructuredColumns) else "paper"
 
     @property
     def n_entries(self) -> int:
@@ -94,6 +104,21 @@ def build_flow(
     return MatrixFlow(bijection, n_query=n_query, **fixed)
 
 
+def query_first(query: Int[np.ndarray, " s"], n_features: int) -> Int[np.ndarray, " d"]:
+    """Columns of the data in a flow's order: query variables first."""
+    return np.concatenate([query, np.setdiff1d(np.arange(n_features), query)])
+
+
+def untrained_flow(
+    key: PRNGKeyArray, architecture: Architecture, scatter: Scatter, query: Int[np.ndarray, " s"], ranges: Ranges
+) -> MatrixFlow:
+    """The flow that training on given data starts from, in single precision."""
+    ordered = scatter.reorder(query_first(query, scatter.n_features))
+    with jax.enable_x64(False):
+        return build_flow(key, architecture, ordered.matrix, ordered.n, len(query), ranges.low, ranges.high)
+
+
+@_full_precision
 def flow_loss(
     flow: MatrixFlow, key: PRNGKeyArray, conditions: Float[Array, "c 3"], num_draws: int
 ) -> tuple[Float[Array, ""], Float[Array, "c m"]]:
@@ -105,6 +130,7 @@ def flow_loss(
     return jnp.mean(log_q - log_p), jax.lax.stop_gradient(log_q - log_p)
 
 
+@_full_precision
 def draw(
     flow: MatrixFlow, key: PRNGKeyArray, condition: Float[Array, " 3"], num_draws: int
 ) -> tuple[Float[Array, "m D"], Float[Array, " m"], Float[Array, " m"]]:
@@ -120,6 +146,7 @@ def draw(
     return entries, log_q, jax.vmap(lambda y: log_target(flow, y, condition))(wide)
 
 
+@_full_precision
 def log_prob(flow: MatrixFlow, entries: Float[Array, "m D"], condition: Float[Array, " 3"]) -> Float[Array, " m"]:
     """Normalized log density of given free entries of positive definite matrices, through the inverse."""
     flow = unwrap(flow)

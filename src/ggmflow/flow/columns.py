@@ -24,7 +24,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flowjax.bijections import AbstractBijection
-from jax.nn import log_sigmoid, softplus
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from paramax import NonTrainable, Parameterize, unwrap
 
@@ -33,8 +32,8 @@ from ggmflow.target import absolute_power, cholesky_columns, entry_indices, prec
 
 NUM_CORRECTIONS = 5  # log σ, δ, log κ; log scale and shift of the noise
 _MAX_EXCESS = 100.0  # a larger ridge is no different, but harder on float32
-_BLOCK = 32  # rows
-_SHARP = 8.0  # softplus(8u)/8 keeps the cube root of ℓ² positive
+_BLOCK = 16  # rows
+_BEND = 1e-3  # (u + √(u² + ε))/2 keeps the cube root of ℓ² positive, and far from float32's limit where u ≪ 0
 
 # Every array below ends in an axis of draws; geometry of one condition shared by all draws has length 1 there.
 PerDraw = Float[Array, "... b"]
@@ -308,8 +307,8 @@ def draw_columns(
             def entry(i, local):
                 epsilon, _, squashed, _ = local
                 r = i - first
-                mean = mean_before[r] + jnp.sum(own_A[r] * epsilon, axis=0)
-                above = above_before[r] + jnp.sum(own_above[r] * squashed, axis=0)
+                mean = mean_before[r] + weigh(own_A[r], epsilon)
+                above = above_before[r] + weigh(own_above[r], squashed)
                 delta = (offset[i] + stretch[i] * mean) / sigma[i] + above
                 x_i, log_dx_i = transport(flow.network, noise[i], delta, log_kappa[i], geometry.q)
                 residual = cusp[i] + sigma[i] * x_i - slope[i] - mean
@@ -404,16 +403,20 @@ def diagonal_entry(degrees: PerDraw, scale: PerDraw, z: PerDraw, correction: Per
     """ℓ_j: scale times a χ variable of given degrees of freedom; its cube root of the square is nearly normal."""
     width = jnp.sqrt(2 / (9 * degrees))
     u = 1 - width**2 + width * (correction[1] + shift + jnp.exp(correction[0]) * z)
-    return scale * jnp.sqrt(degrees) * (softplus(_SHARP * u) / _SHARP) ** 1.5
+    root = jnp.sqrt(u * u + _BEND)
+    # Both are the same number; each is free of cancellation on its side.
+    positive = jnp.where(u > 0, 0.5 * (u + root), 0.5 * _BEND / (root + jnp.abs(u)))
+    return scale * jnp.sqrt(degrees) * positive**1.5
 
 
 def diagonal_noise(degrees: PerDraw, scale: PerDraw, ell: PerDraw, correction: PerDraw, shift: PerDraw):
     """The inverse of `diagonal_entry`, and log dℓ/dz."""
     width = jnp.sqrt(2 / (9 * degrees))
     root = jnp.exp((jnp.log(ell / scale) - 0.5 * jnp.log(degrees)) / 1.5)
-    u = root + jnp.log(-jnp.expm1(-_SHARP * root)) / _SHARP  # the inverse of softplus
+    bend = 0.25 * _BEND / root
+    u = root - bend
     z = ((u - 1) / width + width - correction[1] - shift) * jnp.exp(-correction[0])
-    log_dell = jnp.log(1.5 * ell / root) + log_sigmoid(_SHARP * u) + correction[0] + jnp.log(width)
+    log_dell = jnp.log(1.5 * ell / (root + bend)) + correction[0] + jnp.log(width)
     return z, log_dell
 
 
@@ -422,6 +425,11 @@ def contract(matrix: Float[Array, "k i b"], columns: Float[Array, "k j b"]) -> F
     if matrix.shape[-1] == 1:
         return jnp.einsum("ki,kjb->ijb", matrix[..., 0], columns)
     return jnp.einsum("kib,kjb->ijb", matrix, columns)
+
+
+def weigh(weights: Float[Array, "k b"], rows: Float[Array, "k b"]) -> Float[Array, " b"]:
+    """Σ_k weights_k rows_k for every draw."""
+    return weights[:, 0] @ rows if weights.shape[-1] == 1 else jnp.sum(weights * rows, axis=0)
 
 
 def place(z: Float[Array, "D b"], flow: StructuredColumns) -> Float[Array, "d s b"]:

@@ -33,6 +33,7 @@ NUM_PARAMETERS = 6 * NUM_PAIRS + 5 + 2 * NUM_POWERS
 # The range of the training script.
 DELTA_RANGE, LOG_KAPPA_RANGE = 40.0, (-8.0, 6.0)
 _MIN_WIDTH = 1e-2
+_PIECE = 4096  # entries
 
 Entries = Float[Array, "..."]
 PerParameter = Float[Array, "parameters ..."]  # one row for each of several parameters
@@ -98,6 +99,17 @@ class Partials(NamedTuple):
 
 def transport_partials(network: Network, z: Entries, delta: Entries, log_kappa: Entries, q: Entries) -> Partials:
     """τ, log dτ/dz and the derivatives of both in z, δ and log κ; arguments of one shape."""
+    # In pieces whose hidden layers stay in the cache.
+    size = min(z.size, _PIECE)
+
+    def pieces(value: Entries) -> Float[Array, "pieces size"]:
+        return jnp.pad(value.reshape(-1), (0, -z.size % size), mode="edge").reshape(-1, size)
+
+    found = jax.lax.map(lambda piece: _partials(network, *piece), tuple(map(pieces, (z, delta, log_kappa, q))))
+    return jax.tree.map(lambda value: value.reshape(-1)[: z.size].reshape(z.shape), found)
+
+
+def _partials(network: Network, z: Entries, delta: Entries, log_kappa: Entries, q: Entries) -> Partials:
     # Forward mode: three tangents share one evaluation, and nothing is transposed.
     one, zero = jnp.ones_like(z), jnp.zeros_like(z)
 
