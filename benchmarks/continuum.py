@@ -34,9 +34,10 @@ from rich.console import Console
 from rich.table import Table
 
 import ggmflow as gf
-from benchmarks.bridge import Estimate, bridge_to_proposal, log_normalizers
+from benchmarks.bridge import log_normalizers
 from ggmflow import gibbs
 from ggmflow.baselines import graphical_lasso
+from ggmflow.bridge import Estimate, bridge_to_proposal
 from ggmflow.data import Scatter
 from ggmflow.flow.build import build_flow
 from ggmflow.simulate import toy_problem
@@ -171,10 +172,10 @@ class PointResult(NamedTuple):
 
 
 class Report:
-    """Lines of results: printed as tables, item by item, and kept in a file."""
+    """Lines of results: printed as tables, item by item, and kept in a file, if one is given."""
 
-    def __init__(self, console: Console, write: bool):
-        self.console, self.write = console, write
+    def __init__(self, console: Console, file: Path | None):
+        self.console, self.file = console, file
         self.run = datetime.now().isoformat(timespec="seconds")
         self.lines: list[dict[str, Any]] = []
 
@@ -198,14 +199,14 @@ class Report:
             mark = {True: "[green]✓[/]", False: "[red]✗[/]", None: ""}[line.get("passed")]
             table.add_row(line["label"], format(line["value"], line["digits"]), se, line["bar"], mark)
         self.console.print(table, *([note] if note else []), highlight=False)
-        if not self.write:
+        if self.file is None:
             return
         new = pd.DataFrame(lines).drop(columns=["label", "digits"])
-        if FILE.exists():
-            old = pd.read_csv(FILE)
+        if self.file.exists():
+            old = pd.read_csv(self.file)
             new = pd.concat([old[old["item"] != item], new]) if len(old) else new
-        FILE.parent.mkdir(exist_ok=True)
-        new.to_csv(FILE, index=False)
+        self.file.parent.mkdir(exist_ok=True)
+        new.to_csv(self.file, index=False)
 
     def add_points(self, item: str, name: str, results: list[PointResult]) -> None:
         """Print a table of single points now; their lines go to the file."""
@@ -502,7 +503,7 @@ def main() -> None:
     if unknown := sorted(set(wanted) - set(ITEMS)):
         parser.error(f"unknown item {', '.join(unknown)}: choose from {', '.join(ITEMS)}")
     warnings.simplefilter("ignore", gf.PoorFitWarning)  # the tables say how good it is
-    report = Report(Console(width=120), write=not options.quick)
+    report = Report(Console(width=120), None if options.quick else FILE)
     benchmark = Benchmark(report, options.quick)
     begin = time.perf_counter()
     for item in (item for item in ITEMS if item in wanted):

@@ -2,9 +2,15 @@
 
 import os
 
+import filelock
 import jax
 import numpy as np
 import pytest
+
+import ggmflow as gf
+from ggmflow import estimator
+from ggmflow.train import CHUNK, Report, Trained
+from tests.models import KINDS, RANGES, TABLE
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
@@ -52,3 +58,32 @@ def compilations():
     jax.monitoring.register_event_duration_secs_listener(listen)
     yield found
     jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.fixture(scope="session")
+def model(shared_directory):
+    """Fitted models by kind. The first worker that asks fits, the others load what it has saved."""
+    known = {}
+
+    def get(kind):
+        if kind not in known:
+            path = shared_directory / f"{kind}.ggmflow"
+            with filelock.FileLock(f"{path}.lock"):
+                if path.exists():
+                    known[kind] = gf.GraphicalFlow.load(path)
+                else:
+                    known[kind] = gf.GraphicalFlow(**RANGES, **KINDS[kind], random_state=0, progress=False).fit(TABLE)
+                    known[kind].save(path)
+        return known[kind]
+
+    return get
+
+
+@pytest.fixture
+def untrained(monkeypatch):
+    """`fit` without training, for what does not depend on it."""
+
+    def train(flow, *args, snapshot_at=(), **kwargs):
+        return Trained(flow, dict.fromkeys(snapshot_at, flow), [Report(CHUNK, CHUNK, 0.0, 1.0, 0)], "finished")
+
+    monkeypatch.setattr(estimator, "train", train)

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.bridge import WishartDensity, bridge, bridge_to_proposal, fit_wishart, log_normalizers
+from benchmarks.bridge import WishartDensity, fit_wishart, log_normalizers
 from ggmflow import gibbs
+from ggmflow.bridge import bridge, bridge_to_proposal
 from ggmflow.data import Scatter
 from tests.oracles import log_factor
 

@@ -5,13 +5,11 @@ import warnings
 from contextlib import contextmanager
 
 import equinox as eqx
-import filelock
 import jax
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from scipy.special import multigammaln
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -22,97 +20,7 @@ from ggmflow import io
 from ggmflow.cache import cache_directory
 from ggmflow.sampling import FlowSource
 from ggmflow.train import CHUNK, Report, Trained
-from tests.oracles import log_factor
-
-NAMES = ["a", "b", "c", "d"]
-TABLE = pd.DataFrame(gf.simulate.toy_problem(4, 20, random_state=0)[0] * [1, 2, 0.5, 3] + 1, columns=NAMES)
-RANGES = {"lam": (0.5, 8.0), "q": (0.25, 1.25)}
-KINDS = {
-    "full": {"steps": 800},
-    "blanket": {"steps": 800, "query": ["c", "a"]},
-    "paper": {"steps": 600, "architecture": "paper", "temperature": (0.3, 1.0)},
-    "paper blanket": {"steps": 600, "architecture": "paper", "temperature": (0.3, 1.0), "query": ["c", "a"]},
-}
-
-
-@pytest.fixture(scope="session")
-def model(shared_directory):
-    """Fitted models by kind. The first worker that asks fits, the others load what it has saved."""
-    known = {}
-
-    def get(kind):
-        if kind not in known:
-            path = shared_directory / f"{kind}.ggmflow"
-            with filelock.FileLock(f"{path}.lock"):
-                if path.exists():
-                    known[kind] = gf.GraphicalFlow.load(path)
-                else:
-                    known[kind] = gf.GraphicalFlow(**RANGES, **KINDS[kind], random_state=0, progress=False).fit(TABLE)
-                    known[kind].save(path)
-        return known[kind]
-
-    return get
-
-
-def quick(**parameters):
-    """One chunk of training, of the same shape as the model "full", so that nothing is compiled for it."""
-    return gf.GraphicalFlow(**{**RANGES, "steps": CHUNK, "random_state": 0, "progress": False, **parameters})
-
-
-@pytest.fixture
-def untrained(monkeypatch):
-    """`fit` without training, for what does not depend on it."""
-
-    def train(flow, *args, snapshot_at=(), **kwargs):
-        return Trained(flow, dict.fromkeys(snapshot_at, flow), [Report(CHUNK, CHUNK, 0.0, 1.0, 0)], "finished")
-
-    monkeypatch.setattr(module, "train", train)
-
-
-# ------------------------------------------------------------------------------------------------------------- oracles
-class Exact:
-    """Wishart proposals Ω ~ W(n+d+1, (S+λI)⁻¹) with weights exp(−λΣ|ω|^q) ≤ 1, rows and columns as the model gives."""
-
-    def __init__(self, model, lam, q, T, num_draws=200_000):
-        query = model.query_
-        rest = np.setdiff1d(np.arange(4), query)
-        self.order = np.r_[query, rest]
-        self.query, self.n = query, model.scatter_.n / T
-        self.Psi = (model.scatter_.matrix + lam * np.eye(4)) / T
-        wishart = stats.wishart(df=self.n + 5, scale=np.linalg.inv(self.Psi))
-        self.Omega = wishart.rvs(num_draws, random_state=np.random.default_rng(1))
-        factor = np.exp(log_factor(self.Omega[:, self.order][:, :, self.order], lam / T, q, len(query)))
-        self.weights = factor / factor.sum()
-        self.ess = 1 / np.sum(self.weights**2)
-        self.rows = self.Omega[:, query]
-        log_constant = _log_wishart(self.n, self.Psi) - _log_wishart(self.n, self.Psi[np.ix_(rest, rest)])
-        self.log_constant = log_constant
-        self.log_Z = log_constant + np.log(factor.mean())
-        self.log_Z_se = np.sqrt((num_draws / self.ess - 1) / num_draws)
-        self.mean = np.tensordot(self.weights, self.rows, 1)
-        self.sd = np.sqrt(np.tensordot(self.weights, (self.rows - self.mean) ** 2, 1))
-
-    def cdf(self, values):
-        """P(ω_ij ≤ value) of every entry."""
-        return np.tensordot(self.weights, self.rows <= values, 1)
-
-    def log_proposal(self, rows):
-        """Log density of the rows under the Wishart, with respect to Lebesgue measure on the free entries."""
-        rest = self.order[len(self.query) :]
-        O_11, O_12 = rows[:, :, self.query], rows[:, :, rest]
-        trace = np.einsum("kij,ij->k", rows, self.Psi[self.query])
-        trace += np.einsum("kij,ij->k", O_12, self.Psi[np.ix_(self.query, rest)])
-        trace += np.einsum("kij,kij->k", O_12 @ self.Psi[np.ix_(rest, rest)], np.linalg.solve(O_11, O_12))
-        return 0.5 * self.n * np.linalg.slogdet(O_11)[1] - 0.5 * trace - self.log_constant
-
-
-def _log_wishart(n, Psi):
-    """log ∫ det(Ω)^{n/2} exp(−½ tr ΩΨ) dΩ."""
-    d = len(Psi)
-    if not d:
-        return 0.0
-    return 0.5 * (n + d + 1) * (d * np.log(2) - np.linalg.slogdet(Psi)[1]) + multigammaln((n + d + 1) / 2, d)
-
+from tests.models import KINDS, NAMES, TABLE, Exact, quick
 
 STRUCTURED = [(0.5, 1.0, 1.0), (2.0, 0.25, 1.0), (3.0, 0.5, 1.0), (2.0, 1.25, 0.3)]
 PAPER = [(0.5, 1.0, 1.0), (3.0, 0.5, 1.0), (2.0, 1.0, 0.3)]
@@ -183,28 +91,6 @@ def test_log_prob_integrates_to_one(model, kind):
     se = ratio.std() / np.sqrt(len(ratio))
     assert se < 0.05
     assert abs(ratio.mean() - 1) < 5 * se
-
-
-def test_the_chosen_condition(model):
-    full = model("full")
-    assert full.q_ == 1.0
-    assert 0.5 <= full.lam_ <= 8
-    post = full.posterior()
-    assert (post.lam, post.q, post.temperature) == (pytest.approx(full.lam_), 1.0, 1.0)
-
-
-def test_lam_maximizes_the_elbo_with_the_published_constants(model):
-    """At q = 1 the constants are Σ_{i<j} log(λ/2): the ELBO + constants at λ_ ± 25 % is lower, up to their noise."""
-    full = model("full")
-    assert 0.7 < full.lam_ < 6  # inside, or there would be nothing to test
-
-    def score(lam):
-        found = full.posterior(lam, 1.0, num_draws=20_000).diagnostics()
-        return found["log_normalizer"] + 6 * np.log(lam / 2)
-
-    best = score(full.lam_)
-    assert best > score(1.25 * full.lam_) - 0.02
-    assert best > score(full.lam_ / 1.25) - 0.02
 
 
 def test_paper_knows_two_temperatures(model):
@@ -641,6 +527,7 @@ def change_array(name, change):
         change_header(snapshots=[1.0]),
         change_header(snapshots=7),
         change_header(chosen=[1.0]),
+        change_header(chosen=[1.0, "q", []]),
         change_header(scatter={}),
         lambda header, arrays: header.pop("status"),
         lambda header, arrays: arrays.pop("flow0/0"),

@@ -4,21 +4,23 @@ import jax
 import numpy as np
 import pytest
 
+from ggmflow.data import Scatter
 from ggmflow.flow.build import build_flow
-from ggmflow.sampling import FlowSource, chunk_size
+from ggmflow.sampling import FlowSource, chunk_size, large_chunk_size
 from ggmflow.simulate import toy_problem
 
 LOW, HIGH = np.array([np.log(0.5), 0.25, np.log(0.01)]), np.array([np.log(8.0), 1.25, 0.0])
 CONDITION = np.array([np.log(2.0), 0.5, 0.0])
 ORDERS = {"query": ([2, 0], [2, 0, 1, 3]), "all": ([2, 0, 3, 1], [2, 0, 3, 1])}  # all: in another order than the data
 X, _ = toy_problem(4, 20, random_state=0)
-S = (X - X.mean(0)).T @ (X - X.mean(0))
+SCATTER = Scatter.from_data(X, standardize=False)
+S = SCATTER.matrix
 
 
 def make_source(query, order, condition=CONDITION):
     """An untrained flow: as good as any for what is tested here."""
     flow = build_flow(jax.random.key(0), "structured", S[np.ix_(order, order)], len(X), len(query), LOW, HIGH)
-    return FlowSource(flow, condition, np.array(order))
+    return FlowSource(flow, condition, np.array(order), SCATTER)
 
 
 @pytest.fixture(params=ORDERS, scope="module")
@@ -97,7 +99,35 @@ def test_a_condition_costs_no_compilation(case, compilations):
     assert len(compilations) > 0  # it would have been seen
 
 
+def test_log_target_is_that_of_the_draws(case):
+    source, _ = case
+    draws = source.sample(jax.random.key(8), 30)
+    found = source.log_target(draws.precision.reshape(5, 6, *draws.precision.shape[1:]))
+    assert found.shape == (5, 6) and found.dtype == np.float64
+    np.testing.assert_allclose(found.ravel(), draws.log_target, rtol=1e-4, atol=1e-3)
+
+
+def test_many_draws_come_in_large_chunks(case):
+    source, _ = case
+    size = large_chunk_size(source.flow.n_entries)
+    draws = source.sample(jax.random.key(9), size + 10)
+    assert len(draws.precision) == len(draws.log_prob) == size + 10
+    np.testing.assert_array_equal(draws.precision[:size], source.sample(jax.random.key(9), size).precision)
+    assert len(np.unique(draws.precision[:, 0, 0])) == size + 10
+
+
+def test_no_matrix_has_no_density_and_a_singular_one_is_named(case):
+    source, query = case
+    rows = source.sample(jax.random.key(3), 3).precision
+    assert source.log_prob(rows[:0]).shape == (0,)
+    a, b = query[:2]
+    rows[1, 0, b] = rows[1, 1, a] = np.sqrt(rows[1, 0, a] * rows[1, 1, b]) * (1 - 1e-12)
+    with pytest.raises(ValueError, match="matrix 1 of 3 is too near singular"):
+        source.log_prob(rows)
+
+
 def test_chunks_are_of_reasonable_size():
+    assert [large_chunk_size(n) for n in (1, 2000, 5050, 10**7)] == [4000, 4000, 1661, 256]
     assert [chunk_size(n) for n in (1, 10, 5050, 10**7)] == [1000, 1000, 207, 64]
 
 
@@ -105,7 +135,8 @@ def test_log_target_of_large_data_is_not_lost_in_rounding():
     """A million rows: log p̃ is the difference of numbers near 10⁷, where float32 has steps of 0.5 to 1 (sd 0.09)."""
     n, order = 10**6, np.arange(4)
     flow = build_flow(jax.random.key(0), "structured", S * (n / len(X)), n, 4, LOW, HIGH)
-    draws = FlowSource(flow, CONDITION, order).sample(jax.random.key(1), 200)
+    scatter = Scatter(S * (n / len(X)), n, np.zeros(4), np.ones(4), SCATTER.names)
+    draws = FlowSource(flow, CONDITION, order, scatter).sample(jax.random.key(1), 200)
     rows, Psi = draws.precision, S * (n / len(X)) + 2.0 * np.eye(4)
     i, j = np.triu_indices(4, 1)
     trace, penalty = np.tensordot(rows, Psi, 2), 2.0 * np.sum(np.abs(rows[:, i, j]) ** 0.5, axis=1)
@@ -125,5 +156,6 @@ def test_a_strong_penalty_is_met_before_any_training(lam, q):
     X, _ = toy_problem(24, 16, random_state=0)
     low, high = np.array([0.0, 0.25, 0.0]), np.array([np.log(100.0), 1.25, 0.0])
     flow = build_flow(jax.random.key(0), "structured", X.T @ X, 16, 24, low, high)
-    draws = FlowSource(flow, np.array([np.log(lam), q, 0.0]), np.arange(24)).sample(jax.random.key(2), 400)
+    source = FlowSource(flow, np.array([np.log(lam), q, 0.0]), np.arange(24), Scatter.from_data(X))
+    draws = source.sample(jax.random.key(2), 400)
     assert np.std(draws.log_target - draws.log_prob) < 3

@@ -2,7 +2,7 @@
 
 from ggmflow import baselines, gibbs, plot, simulate, target
 from ggmflow.data import Scatter
-from ggmflow.estimator import GraphicalFlow
+from ggmflow.estimator import GraphicalFlow, RangeWarning
 from ggmflow.posterior import PoorFitWarning, Posterior
 
 __version__ = "0.1.0"
@@ -15,6 +15,7 @@ __all__ = [
     "GraphicalFlow",
     "Posterior",
     "PoorFitWarning",
+    "RangeWarning",
     "target",
     "gibbs",
     # other estimators

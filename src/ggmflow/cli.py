@@ -112,15 +112,16 @@ def _run_demo(output: Path, n_features: int, n_samples: int, steps: int | None, 
         f"One flow is fitted for every shrinkage λ, every q from 0.25 to 1.25 and every temperature from {COLD} to 1.\n"
     )
     model = _fit(X, steps, seed)
+    best = _choose(model)
     lam, lam_path = (np.geomspace(*model.lam_range_, num) for num in (7, 13))
     with console.status(f"Drawing from the posterior at {len(EXPONENTS) * (1 + lam.size + lam_path.size)} conditions"):
         warm = {q: [_look(model, value, q, seed) for value in lam] for q in EXPONENTS}
-        chosen = {q: _look(model, model.lam_, q, seed) for q in EXPONENTS}
+        chosen = {q: _look(model, best[q], q, seed) for q in EXPONENTS}
         cold = {q: np.stack([_cold_mean(model, value, q) for value in lam_path]) for q in EXPONENTS}
     lasso, lasso_path = _lasso(model.scatter_, lam), _lasso(model.scatter_, lam_path)
 
     names = model.scatter_.names
-    _print_strongest(names, truth, model.lam_, chosen)
+    _print_strongest(names, truth, best, chosen)
     _print_edges_along_lam(truth, lam, warm, lasso)
     difference = (cold[1.0] - lasso_path)[:, *pairs]
     console.print(
@@ -133,7 +134,7 @@ def _run_demo(output: Path, n_features: int, n_samples: int, steps: int | None, 
     labels = {k: _label(names, truth, pairs[0][k], pairs[1][k]) for k in strongest}
     # Figures are made without pyplot's state, and without looking for a screen.
     with _cannot_write(output), matplotlib.rc_context({"font.size": 9, "savefig.dpi": 130}):
-        _draw_network(output / FIGURES[0], names, truth, model.lam_, chosen)
+        _draw_network(output / FIGURES[0], names, truth, best, chosen)
         _draw_intervals(output / FIGURES[1], lam, warm, partial_correlation(lasso), labels)
         _draw_path(output / FIGURES[2], lam_path, cold, lasso_path, labels)
     if n_samples < 3 * n_features:
@@ -153,9 +154,19 @@ def _fit(X: Float[np.ndarray, "n d"], steps: int | None, seed: int) -> Graphical
     low, high = model.lam_range_
     console.print(
         f"{how[model.status_]} after {model.n_iter_} steps and {time.perf_counter() - start:.0f} s, compilation "
-        f"included. λ from {low:.2g} to {high:.2g}; chosen λ = {model.lam_:.2f} at q = {model.q_:g}.\n"
+        f"included. λ from {low:.2g} to {high:.2g}.\n"
     )
     return model
+
+
+def _choose(model: GraphicalFlow) -> dict[float, float]:
+    """λ of highest evidence for each exponent, told together with the best of all λ and q."""
+    overall = model.select()
+    best = {q: model.select(q=q).lam for q in EXPONENTS}
+    given = " and ".join(f"λ = {lam:.2f} for q = {q:g}" for q, lam in best.items())
+    end = f" (at {' and '.join(overall.at_ends)})" if overall.at_ends else ""
+    console.print(f"Evidence is highest at λ = {overall.lam:.2f}, q = {overall.q:.2f}{end}; at {given}.\n")
+    return best
 
 
 def _look(model: GraphicalFlow, lam: float, q: float, seed: int) -> Found:
@@ -187,11 +198,11 @@ def _label(names: tuple[str, ...], truth: Float[np.ndarray, "d d"], i: int, j: i
     return f"{names[i]} – {names[j]}{'' if truth[i, j] else ' (no edge)'}"
 
 
-def _print_strongest(names, truth, lam: float, chosen: dict[float, Found]) -> None:
-    table = Table(title=f"Strongest partial correlations at λ = {lam:.2f}: mean [90 % interval]", title_justify="left")
+def _print_strongest(names, truth, lam: dict[float, float], chosen: dict[float, Found]) -> None:
+    table = Table(title="Strongest partial correlations: mean [90 % interval]", title_justify="left")
     table.add_column("pair")
     for q in chosen:
-        table.add_column(f"q = {q:g}", justify="right")
+        table.add_column(f"q = {q:g}, λ = {lam[q]:.2f}", justify="right")
     table.add_column("truth", justify="right")
     i, j = np.triu_indices(len(names), 1)
     true_partial = partial_correlation(truth)
@@ -236,11 +247,11 @@ def _print_trust(model: GraphicalFlow, shown: list[Found]) -> None:
     )
 
 
-def _draw_network(path: Path, names, truth, lam: float, chosen: dict[float, Found]) -> None:
-    """Truth and what is found at the chosen λ."""
+def _draw_network(path: Path, names, truth, lam: dict[float, float], chosen: dict[float, Found]) -> None:
+    """Truth and what is found at the λ of highest evidence."""
     figure = Figure(figsize=(10, 3.9), layout="constrained")
     figure.suptitle(
-        f"Edges whose 90 % interval excludes zero at λ = {lam:.2f}. Width: partial correlation; "
+        "Edges whose 90 % interval excludes zero, at the λ of highest evidence. Width: partial correlation; "
         "blue positive, orange negative; dotted: not in the truth",
         fontsize=9,
     )
@@ -251,7 +262,7 @@ def _draw_network(path: Path, names, truth, lam: float, chosen: dict[float, Foun
     for ax, (q, found) in zip(axes[1:], chosen.items(), strict=True):
         # −ρ with ones on the diagonal has the partial correlations ρ.
         precision = 2 * np.eye(len(names)) - found.mean
-        texts = {"title": f"found, q = {q:g}", "positions": positions}
+        texts = {"title": f"found, q = {q:g}, λ = {lam[q]:.2f}", "positions": positions}
         plot.network(precision, found.edges, names, highlight=true_edges, ax=ax, **texts)
     figure.savefig(path)
 

@@ -13,7 +13,7 @@ from ggmflow.data import Scatter
 
 _Pair = tuple[float, float]
 # τ was trained for exponents in this range.
-_Q_LIMITS = (0.1, 2.0)
+Q_LIMITS = (0.1, 2.0)
 
 
 class Ranges(NamedTuple):
@@ -61,6 +61,14 @@ class Ranges(NamedTuple):
         return np.array([np.log(checked[0]), checked[1], np.log(checked[2])])
 
 
+class Choice(NamedTuple):
+    """Where the evidence is highest, and at which ends of the ranges that is, if at any."""
+
+    lam: float
+    q: float
+    at_ends: tuple[str, ...]
+
+
 def find_ranges(lam: Any, q: Any, temperature: Any, scatter: Scatter) -> Ranges:
     """Ranges from an estimator's parameters, each a number or a pair; `lam` may be "auto".
 
@@ -75,8 +83,8 @@ def find_ranges(lam: Any, q: Any, temperature: Any, scatter: Scatter) -> Ranges:
         largest = float(max(largest, 0.05 * float(np.mean(np.diag(scatter.matrix)))))
         lam = (largest / 50, largest)
     ranges = Ranges(_pair("lam", lam), _pair("q", q), _pair("temperature", temperature))
-    if ranges.q[0] < _Q_LIMITS[0] or ranges.q[1] > _Q_LIMITS[1]:
-        raise ValueError(f"q must lie between {_Q_LIMITS[0]:g} and {_Q_LIMITS[1]:g}, got {q!r}")
+    if ranges.q[0] < Q_LIMITS[0] or ranges.q[1] > Q_LIMITS[1]:
+        raise ValueError(f"q must lie between {Q_LIMITS[0]:g} and {Q_LIMITS[1]:g}, got {q!r}")
     if ranges.temperature[1] > 1:
         raise ValueError(f"temperature must not exceed 1, which is the posterior, got {temperature!r}")
     return ranges

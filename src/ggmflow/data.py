@@ -31,7 +31,7 @@ class Scatter:
         S = Σ_i w_i w_iᵀ, the scatter matrix of the centred (and, if asked, scaled) rows, *not* divided by n.
         Positive semi-definite; it may be singular. Read-only, as are the other arrays.
     n : int or float
-        Number of rows.
+        Number of rows. 0, with a matrix of zeros, stands for no data: the posterior is then the prior.
     mean, scale : (d,) ndarray
         original = working·scale + mean. After a transform, "original" means the transformed columns.
     names : tuple of str
@@ -55,8 +55,9 @@ class Scatter:
     def __post_init__(self):
         S = np.array(self.matrix, dtype=np.float64, ndmin=2)
         names = check_names(self.names, len(S))
-        _check_n(self.n)
-        _check_semidefinite(S, names)
+        if np.any(S) or self.n != 0:
+            _check_n(self.n)
+            _check_semidefinite(S, names)
         arrays = {"matrix": (S + S.T) / 2}
         for label in ("mean", "scale"):
             arrays[label] = np.array(getattr(self, label), dtype=np.float64)
@@ -82,6 +83,12 @@ class Scatter:
     def transform(self) -> str | None:
         """None or "nonparanormal": what the columns went through before they were centred and scaled."""
         return None if self.observed is None else "nonparanormal"
+
+    @classmethod
+    def without_data(cls, n_features: int) -> "Scatter":
+        """No rows at all, of so many variables."""
+        names = tuple(f"x{k}" for k in range(n_features))
+        return cls(np.zeros((n_features, n_features)), 0, np.zeros(n_features), np.ones(n_features), names)
 
     @property
     def emp_cov(self) -> Float[np.ndarray, "d d"]:

@@ -10,6 +10,7 @@ import inspect
 import os
 import warnings
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
 
@@ -17,7 +18,7 @@ import jax
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
-from scipy.special import gammaln
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.covariance import log_likelihood
 from sklearn.exceptions import ConvergenceWarning
@@ -25,8 +26,20 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ggmflow import model_file
 from ggmflow.cache import compilation_cache_enabled
-from ggmflow.conditions import Ranges, find_ranges
+from ggmflow.conditions import Choice, Ranges, find_ranges
 from ggmflow.data import Scatter
+from ggmflow.evidence import (
+    Evidence,
+    MixtureSource,
+    Prior,
+    choose,
+    evidence_table,
+    fit_prior,
+    log_evidence,
+    midpoints,
+    mix,
+    prior_ranges,
+)
 from ggmflow.flow.build import Architecture, MatrixFlow, query_first, untrained_flow
 from ggmflow.model_file import FittedModel
 from ggmflow.posterior import Posterior
@@ -53,6 +66,10 @@ class _Unreadable:
 
     def __get__(self, instance: Any, owner: type | None = None) -> NoReturn:
         raise AttributeError(f"{self.name} is a parameter and no method: get_params()[{self.name!r}] has its value")
+
+
+class RangeWarning(UserWarning):
+    """The evidence is highest at an end of a fitted range; the message says which."""
 
 
 class GraphicalFlow(BaseEstimator):
@@ -89,8 +106,7 @@ class GraphicalFlow(BaseEstimator):
     Attributes
     ----------
     lam_, q_ : float
-        Chosen condition: λ maximizes the ELBO with the published constants at q = 1, or at the end of the range of q
-        next to 1.
+        Condition of highest evidence, found at first use; see `select` and `evidence`. Needs T = 1 in the range.
     precision_ : (d, d) array, or (s, d) with a query
         Posterior mean at (lam_, q_), in the scale of X.
     covariance_ : (d, d) array
@@ -187,7 +203,7 @@ class GraphicalFlow(BaseEstimator):
                 cooling = (_COOLING[0], ranges.temperature[0], _COOLING[1])
                 settings = settings._replace(steps=steps, cooling=cooling, averaging=0.0)
         # Nothing was refused: from here on an earlier fit is gone, even should this one not end well.
-        for name in ("flow_", "_snapshots", "_precision", "feature_names_in_"):
+        for name in ("flow_", "_snapshots", "_precision", "_choice", "feature_names_in_"):
             vars(self).pop(name, None)
         if not isinstance(X, Scatter | str | os.PathLike):
             validate_data(self, X, skip_check_array=True)  # pyright: ignore[reportArgumentType]
@@ -224,11 +240,6 @@ class GraphicalFlow(BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        try:
-            self._select()
-        except KeyboardInterrupt:  # the flow is trained: what it takes to use it is worth keeping
-            message = f"interrupted while λ was chosen: lam_ is {self.lam_:g}, the lower end of its range"
-            warnings.warn(message, ConvergenceWarning, stacklevel=2)
         return self
 
     def posterior(
@@ -237,10 +248,11 @@ class GraphicalFlow(BaseEstimator):
         q: float | None = None,
         temperature: float = 1.0,
         *,
+        average: bool = False,
         num_draws: int = 4000,
         random_state: RandomState = 0,
     ) -> Posterior:
-        """The posterior at one condition within the fitted ranges.
+        """The posterior at one condition within the fitted ranges, or averaged over λ and q.
 
         Parameters
         ----------
@@ -248,6 +260,9 @@ class GraphicalFlow(BaseEstimator):
             Default `lam_`, `q_`.
         temperature
             1 for the posterior.
+        average
+            Mix the posteriors over a grid of all λ and q by their evidence, log λ and q uniform in the fitted ranges a
+            priori; a given `lam` or `q` stays fixed.
         num_draws, random_state
             Of the draws behind its estimates.
 
@@ -256,12 +271,89 @@ class GraphicalFlow(BaseEstimator):
         Posterior
         """
         check_is_fitted(self, "flow_")
-        source = self._source(self.lam_ if lam is None else lam, self.q_ if q is None else q, temperature)
-        lam, q, temperature = source.lam, source.q, source.temperature
+        options: dict[str, Any] = {"num_draws": num_draws, "random_state": random_state}
         names = self.scatter_.names
-        return Posterior(
-            source, names, self.query_, lam, q, temperature, num_draws=num_draws, random_state=random_state
-        )
+        if average:
+            if temperature != 1:
+                raise ValueError("an average over λ and q needs temperature=1: evidence means nothing elsewhere")
+            return Posterior(self._mixture(lam, q), names, self.query_, lam, q, temperature, **options)
+        source = self._source(self.lam_ if lam is None else lam, self.q_ if q is None else q, temperature)
+        return Posterior(source, names, self.query_, source.lam, source.q, source.temperature, **options)
+
+    def evidence(
+        self,
+        lam: ArrayLike | None = None,
+        q: ArrayLike | None = None,
+        *,
+        normalizer: Literal["cone", "published"] = "cone",
+        exact: bool = True,
+        num_draws: int = 4000,
+        random_state: RandomState = 0,
+    ) -> pd.DataFrame:
+        """Marginal likelihood log p(X | λ, q) on a grid, of the data in the working scale.
+
+        The first call for a number of variables fits a small flow to the prior, whose normalizer on the positive
+        definite cone is needed; it is kept in the user's cache directory.
+
+        Parameters
+        ----------
+        lam, q : float or sequence of float, optional
+            Values to combine; default nine λ and five q across the fitted ranges.
+        normalizer : {"cone", "published"}
+            "published" is the paper's quantity, for comparison: the ELBO with the constants of the off-diagonal factors
+            as if they were independent, and none for the diagonal.
+        exact
+            Where importance weights fail, bridge between the flow and exact chains, which takes time; otherwise use the
+            mean and variance of the log weights.
+        num_draws, random_state
+            Of the draws behind each estimate. The same noise everywhere keeps curves smooth.
+
+        Returns
+        -------
+        DataFrame
+            A row for each (λ, q): lam, q, log_evidence, se (its standard error), elbo, ess, khat (of the posterior's
+            flow), method ("importance", "bridge" or "cumulant").
+        """
+        if normalizer not in ("cone", "published"):
+            raise ValueError(f"normalizer must be 'cone' or 'published', got {normalizer!r}")
+        ranges, key = self._at_temperature_one(), as_key(random_state)
+        lams = np.geomspace(*ranges.lam, 9) if lam is None else np.atleast_1d(np.asarray(lam, float))
+        qs = np.linspace(*ranges.q, 5) if q is None else np.atleast_1d(np.asarray(q, float))
+        settings: dict[str, Any] = {"key": key, "num_draws": num_draws, "exact": exact}
+        prior = self._prior() if normalizer == "cone" else None
+        return evidence_table(self._source_at_one, prior, lams.tolist(), qs.tolist(), **settings)
+
+    def select(self, lam: float | None = None, q: float | None = None) -> Choice:
+        """The λ and q of highest evidence; a given one stays fixed.
+
+        Parameters
+        ----------
+        lam, q
+            For instance ``select(q=1.0)`` chooses λ for the Bayesian graphical lasso, as in the paper.
+
+        Returns
+        -------
+        Choice
+            lam, q, and at_ends: the ends of the fitted ranges at which the evidence is highest, if any.
+        """
+        ranges = self._at_temperature_one()
+        if lam is not None:
+            ranges = ranges._replace(lam=(lam, lam))
+        if q is not None:
+            ranges = ranges._replace(q=(q, q))
+        if ranges.lam[0] == ranges.lam[1] and ranges.q[0] == ranges.q[1]:
+            return Choice(ranges.lam[0], ranges.q[0], ())
+        return choose(self._quick_evidence, ranges)
+
+    @property
+    def lam_(self) -> float:
+        """λ of highest evidence; found at first use."""
+        return self._chosen().lam
+
+    @property
+    def q_(self) -> float:
+        """q of highest evidence; found at first use."""
+        return self._chosen().q
 
     @property
     def precision_(self) -> Float[np.ndarray, "s d"]:
@@ -328,7 +420,7 @@ class GraphicalFlow(BaseEstimator):
             snapshots=self._snapshots,
             history=self.history_.to_numpy(dtype=float),
             status=self.status_,
-            chosen=(self.lam_, self.q_),
+            chosen=vars(self).get("_choice"),
             has_feature_names=hasattr(self, "feature_names_in_"),
         )
         model_file.save(path, fitted)
@@ -351,7 +443,8 @@ class GraphicalFlow(BaseEstimator):
         model = cls(**fitted.parameters)
         model.scatter_, model.query_, model._ranges = fitted.scatter, fitted.query, fitted.ranges
         model._keep(Trained(fitted.flow, fitted.snapshots, reports_from_array(fitted.history), fitted.status))
-        model.lam_, model.q_ = fitted.chosen
+        if fitted.chosen is not None:
+            model._choice = fitted.chosen
         model.n_features_in_ = model.scatter_.n_features
         if fitted.has_feature_names:
             vars(model)["feature_names_in_"] = np.array(model.scatter_.names, dtype=object)
@@ -397,8 +490,49 @@ class GraphicalFlow(BaseEstimator):
             lines.append(
                 f"Fitted to {self.scatter_.n:g} rows of {what}: {ranges}; {self.n_iter_} steps, {self.status_}."
             )
-            lines.append(f"Chosen: λ = {self.lam_:.3g}, q = {self.q_:.3g}.")
+            if (choice := vars(self).get("_choice")) is not None:
+                lines.append(f"Highest evidence: λ = {choice.lam:.3g}, q = {choice.q:.3g}.")
         return "<br>".join(lines)
+
+    def _chosen(self) -> Choice:
+        check_is_fitted(self, "flow_")
+        if not hasattr(self, "_choice"):
+            self._choice = self.select()
+            for end in self._choice.at_ends:
+                message = f"the evidence is highest at {end}: fit again with a range that goes further there"
+                warnings.warn(message, RangeWarning, stacklevel=4)
+        return self._choice
+
+    def _at_temperature_one(self) -> Ranges:
+        ranges = self._fitted_ranges
+        if ranges.temperature[1] < 1:
+            raise ValueError(
+                "evidence, and the choice of λ and q by it, need a fit whose temperatures include 1: "
+                "give lam and q yourself, or fit with temperature=(low, 1.0)"
+            )
+        return ranges
+
+    def _prior(self) -> Prior:
+        """The prior's flow for these ranges."""
+        return fit_prior(self.scatter_.n_features, len(self.query_), prior_ranges(self._ranges), self.progress)
+
+    def _mixture(self, lam: float | None, q: float | None) -> MixtureSource:
+        """Posteriors on a grid of (λ, q), with the evidence of each."""
+        ranges = self._at_temperature_one()
+        lams = midpoints(ranges.low[0], ranges.high[0], 12) if lam is None else np.log([lam])
+        qs = midpoints(*ranges.q, 6) if q is None else np.array([q])
+        points = [(float(np.exp(x)), float(y)) for x, y in product(lams, qs)]
+        return mix(
+            [self._source_at_one(*point) for point in points], [self._quick_evidence(*point) for point in points]
+        )
+
+    def _quick_evidence(self, lam: float, q: float) -> Evidence:
+        """Few draws and no chains; the same noise everywhere, so that a surface is smooth."""
+        num_draws = chunk_size(self.flow_.n_entries)
+        return log_evidence(self._source_at_one(lam, q), self._prior(), jax.random.key(0), num_draws, exact=False)
+
+    def _source_at_one(self, lam: float, q: float) -> FlowSource:
+        return self._source(lam, q, 1.0)
 
     def _keep(self, trained: Trained) -> None:
         self.flow_, self._snapshots, self.status_ = trained.flow, trained.snapshots, trained.status
@@ -431,7 +565,7 @@ class GraphicalFlow(BaseEstimator):
         """The flow at one condition, which must be in the ranges."""
         condition = self._ranges.condition(lam, q, temperature)
         flow = self._flow_at(float(np.exp(condition[2])))
-        return FlowSource(flow, condition, query_first(self.query_, self.scatter_.n_features))
+        return FlowSource(flow, condition, query_first(self.query_, self.scatter_.n_features), self.scatter_)
 
     def _flow_at(self, temperature: float) -> MatrixFlow:
         if not self._snapshots:
@@ -442,35 +576,3 @@ class GraphicalFlow(BaseEstimator):
         known = " and ".join(f"{value:g}" for value in self._snapshots)
         why = " (it was interrupted while it cooled)" if self.status_ == "interrupted" else ""
         raise ValueError(f"the published architecture knows the temperatures {known} only{why}, got {temperature:g}")
-
-    def _select(self) -> None:
-        """λ by the ELBO with the published constants, at the q of the range that is nearest to 1."""
-        self.q_ = float(np.clip(1.0, *self.q_range_))
-        self.lam_ = self.lam_range_[0]
-        if self.lam_range_[0] == self.lam_range_[1]:
-            return
-        temperature = self._ranges.warmest
-        grid = np.geomspace(*self.lam_range_, 17)
-        key = jax.random.key(0)  # the same noise everywhere, so that the curve is smooth
-        num_draws = chunk_size(self.flow_.n_entries)
-        elbo = []
-        for lam in grid:
-            _, log_q, log_p = self._source(lam, self.q_, temperature).entries(key, num_draws)
-            elbo.append(np.mean(log_p.astype(float) - log_q) + self._published_constants(lam, self.q_))
-        known = np.isfinite(elbo)
-        if np.any(known):
-            self.lam_ = float(np.clip(_peak(np.log(grid[known]), np.array(elbo)[known]), *self.lam_range_))
-
-    def _published_constants(self, lam: float, q: float) -> float:
-        """Σ_{i<j} log(q λ^{1/q}/(2Γ(1/q))): normalizers of the off-diagonal factors as if they were independent."""
-        pairs = self.flow_.n_entries - self.flow_.n_query
-        return float(pairs * (np.log(q / 2) + np.log(lam) / q - gammaln(1 / q)))
-
-
-def _peak(x: Float[np.ndarray, " k"], y: Float[np.ndarray, " k"]) -> float:
-    """exp of where the parabola through the highest point and its neighbours peaks; an end if that is highest."""
-    k = int(np.argmax(y))
-    if k in (0, len(x) - 1):
-        return float(np.exp(x[k]))
-    a, b, _ = np.polyfit(x[k - 1 : k + 2] - x[k], y[k - 1 : k + 2], 2)
-    return float(np.exp(x[k] - b / (2 * a)))

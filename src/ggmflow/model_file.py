@@ -7,7 +7,7 @@ fills in the numbers, and arrays of any other shape are refused.
 """
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ggmflow import io
-from ggmflow.conditions import Ranges
+from ggmflow.conditions import Choice, Ranges
 from ggmflow.data import Scatter
 from ggmflow.flow.build import MatrixFlow, untrained_flow
 from ggmflow.train import reports_from_array
@@ -44,7 +44,7 @@ class FittedModel(NamedTuple):
     status
         How training ended.
     chosen
-        (lam_, q_).
+        λ and q of highest evidence, where they have been found.
     has_feature_names
         Whether the columns came with names.
     """
@@ -57,7 +57,7 @@ class FittedModel(NamedTuple):
     snapshots: dict[float, MatrixFlow]
     history: Float[np.ndarray, "k 5"]
     status: str
-    chosen: tuple[float, float]
+    chosen: Choice | None
     has_feature_names: bool
 
 
@@ -87,8 +87,7 @@ def save(path: str | os.PathLike[str], model: FittedModel) -> None:
     arrays = {"history": model.history}
     arrays |= {f"scatter/{name}": array for name, array in scatter_arrays.items()}
     for k, flow in enumerate([model.flow, *model.snapshots.values()]):
-        leaves = jax.tree.leaves(eqx.filter(flow, eqx.is_array))
-        arrays |= {f"flow{k}/{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+        arrays |= arrays_of_flow(flow, f"flow{k}/")
     io.write(path, header, arrays)
 
 
@@ -117,14 +116,16 @@ def _from_file(header: dict[str, Any], arrays: dict[str, np.ndarray], names: Col
     ranges = Ranges(**{name: (float(low), float(high)) for name, (low, high) in header["ranges"].items()})
     if not all(1e-40 < low <= high < 1e40 for low, high in ranges):
         raise ValueError("its ranges make no sense")
-    # The shapes of a new flow show which arrays to expect; nothing is allocated that is not in the file.
-    skeleton = eqx.filter_eval_shape(
-        lambda key: untrained_flow(key, header["architecture"], scatter, query, ranges), jax.random.key(0)
-    )
-    flows = [_fill(skeleton, arrays, f"flow{k}/") for k in range(1 + len(header["snapshots"]))]
+    flows = [
+        fill_flow(lambda key: untrained_flow(key, header["architecture"], scatter, query, ranges), arrays, f"flow{k}/")
+        for k in range(1 + len(header["snapshots"]))
+    ]
     if not reports_from_array(arrays["history"]):
         raise ValueError("its history is empty")
-    lam, q = map(float, header["chosen"])
+    chosen = header["chosen"]
+    if chosen is not None:
+        lam, q, at_ends = chosen
+        chosen = Choice(float(lam), float(q), tuple(map(str, at_ends)))
     return FittedModel(
         parameters=parameters,
         scatter=scatter,
@@ -134,13 +135,23 @@ def _from_file(header: dict[str, Any], arrays: dict[str, np.ndarray], names: Col
         snapshots=dict(zip(map(float, header["snapshots"]), flows[1:], strict=True)),
         history=arrays["history"],
         status=str(header["status"]),
-        chosen=(lam, q),
+        chosen=chosen,
         has_feature_names=bool(header["feature_names"]),
     )
 
 
-def _fill(skeleton: Any, arrays: dict[str, np.ndarray], prefix: str) -> MatrixFlow:
-    """Put stored arrays into a flow of the same shape."""
+def arrays_of_flow(flow: MatrixFlow, prefix: str) -> dict[str, np.ndarray]:
+    """The numbers of a flow, by name."""
+    leaves = jax.tree.leaves(eqx.filter(flow, eqx.is_array))
+    return {f"{prefix}{k}": np.asarray(leaf) for k, leaf in enumerate(leaves)}
+
+
+def fill_flow(start: Callable[[Any], MatrixFlow], arrays: dict[str, np.ndarray], prefix: str) -> MatrixFlow:
+    """A flow from its numbers. `start` makes one of the same shape from a key; it is never made, only looked at.
+
+    So the shapes of a new flow show which arrays to expect, and nothing is allocated that is not there already.
+    """
+    skeleton = eqx.filter_eval_shape(start, jax.random.key(0))
     shapes, static = eqx.partition(skeleton, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
     leaves, structure = jax.tree.flatten(shapes)
     stored = [arrays[f"{prefix}{k}"] for k in range(len(leaves))]

@@ -9,22 +9,23 @@ import html
 import warnings
 from functools import cached_property
 from numbers import Integral, Real
-from typing import final
+from typing import cast, final
 
 import jax
 import networkx as nx
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Key
 from numpy.typing import ArrayLike
 
 from ggmflow.estimates import Sample
 from ggmflow.precision import check_rows, free_entries
-from ggmflow.source import Draws, RandomState, Source, as_key, draw_entries, draw_rows
+from ggmflow.refinement import Refinement, run_chains
+from ggmflow.source import ChainSource, Draws, RandomState, Refinable, Source, as_key, draw_entries, draw_rows
 from ggmflow.table import check_names
 from ggmflow.weights import ImportanceWeights, importance_weights, resample
 
-__all__ = ["Posterior", "PoorFitWarning", "Draws", "Source"]
+__all__ = ["Posterior", "PoorFitWarning", "Refinement", "Draws", "Source"]
 
 
 class PoorFitWarning(UserWarning):
@@ -57,6 +58,8 @@ class Posterior:
         Draws behind the estimates. They are kept: 8 bytes for each free entry of each draw.
     random_state
         Seed of these draws. The default makes every estimate reproducible.
+    refinement
+        What is known of the chains that the draws come from, if they do.
     """
 
     def __init__(
@@ -70,7 +73,9 @@ class Posterior:
         *,
         num_draws: int = 4000,
         random_state: RandomState = 0,
+        refinement: Refinement | None = None,
     ):
+        self.refinement = refinement
         self.source, self.lam, self.q, self.temperature = source, lam, q, temperature
         self.names = check_names(names, len(names))
         self.query = _check_query(query, len(self.names))
@@ -99,15 +104,17 @@ class Posterior:
         -------
         (N, s, d) array
         """
-        num_draws = _check_count(num_draws)
-        key, key_resample = jax.random.split(as_key(random_state))
+        return self._draw_rows(as_key(random_state), _check_count(num_draws), weighted)
+
+    def _draw_rows(self, key: Key[Array, ""], num_draws: int, weighted: bool) -> Float[np.ndarray, "N s d"]:
+        key, key_resample = jax.random.split(key)
         if not weighted:
             return draw_rows(self.source, key, num_draws, self._free.position.shape)
         entries, log_ratio = draw_entries(self.source, key, max(4 * num_draws, self.num_draws), self._free)
         if log_ratio is None:
             return self._matrix(entries.T[:num_draws])
         weights = importance_weights(log_ratio)
-        self._warn_if_poor(weights, "Among weighted draws a few will repeat often.", stacklevel=3)
+        self._warn_if_poor(weights, "Among weighted draws a few will repeat often.", stacklevel=4)
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key_resample)))
         return self._matrix(entries.T[resample(rng, weights.values, num_draws)])
 
@@ -126,6 +133,37 @@ class Posterior:
         rows, single = check_rows(precision, self.query, len(self.names))
         out = np.asarray(self.source.log_prob(rows), np.float64)
         return float(out[0]) if single else out
+
+    def refine(self, sweeps: int = 50, *, num_chains: int = 1000, random_state: RandomState = 0) -> "Posterior":
+        """A posterior whose draws are exact up to the length of chains.
+
+        Draws of this one, weighted where that is safe, start chains of the exact sampler. What the flow gets wrong
+        fades with every sweep; `refinement` of the result says how far that has come, and how wrong the flow was.
+
+        Parameters
+        ----------
+        sweeps
+            Length of the chains.
+        num_chains
+            Their number.
+        random_state : int, numpy Generator or RandomState, or None
+
+        Returns
+        -------
+        Posterior
+            Its draws are states of the second half of all chains, all of equal weight.
+        """
+        if not hasattr(self.source, "refine"):
+            raise ValueError("these draws are exact already, or a mixture: refine the posterior at one (λ, q)")
+        key_start, key_chains = jax.random.split(as_key(random_state))
+        start = self._draw_rows(key_start, _check_count(num_chains), self.weighted)
+        states, known = run_chains(
+            cast(Refinable, self.source), key_chains, start, self._free, self._sample, _check_count(sweeps)
+        )
+        condition = (self.lam, self.q, self.temperature)
+        return Posterior(
+            ChainSource(states), self.names, self.query, *condition, num_draws=len(states), refinement=known
+        )
 
     # ------------------------------------------------------------------------------------------------------- estimates
     @property
@@ -254,12 +292,15 @@ class Posterior:
             log_normalizer and log_normalizer_se: importance estimate of log Z and its standard error;
             ess: effective sample size of the importance weights, relative to the number of draws;
             khat: Pareto k̂ of the weights; num_draws; weighted: whether estimates use the weights;
-            message: all this in words. Exact draws have no weights: elbo, log_normalizer and khat are None, ess is 1.
+            message: all this in words. Exact draws have no weights: elbo, log_normalizer and khat are None, ess is 1;
+            after `refine` there are also rhat, ess_chains and drift, as in `refinement`.
         """
         fields = ("elbo", "log_normalizer", "log_normalizer_se", "ess", "khat")
         numbers = dict.fromkeys(fields) | {"ess": 1.0}
         if self._weights is not None:
             numbers = {name: getattr(self._weights, name) for name in fields}
+        if (known := self.refinement) is not None:
+            numbers |= {"rhat": known.rhat, "ess_chains": known.ess, "drift": known.drift}
         return numbers | {"num_draws": self.num_draws, "weighted": self.weighted, "message": self._message()}
 
     def __repr__(self) -> str:
@@ -325,8 +366,7 @@ class Posterior:
         self._warned = True
         message = (
             f"The fitted distribution is a poor stand-in for the posterior{self._where()}: {weights}. {consequence} "
-            "To do better, fit with more steps or a narrower range of λ and q, or use the exact sampler "
-            "ggmflow.gibbs.sample."
+            "To do better, call refine() for exact draws, or fit with more steps or a narrower range of λ and q."
         )
         warnings.warn(message, PoorFitWarning, stacklevel=stacklevel)
 
@@ -334,6 +374,12 @@ class Posterior:
         return f"Estimates use {'importance weights' if self.weighted else 'plain draws, all of equal weight'}."
 
     def _message(self) -> str:
+        if (known := self.refinement) is not None:
+            verdict = "Good" if known.rhat < 1.01 else "Still moving: use more sweeps"
+            return (
+                f"{verdict}: {known.num_chains} exact chains of {known.sweeps} sweeps, R̂ = {known.rhat:.3f}, "
+                f"{known.ess:.0f} effective draws; the flow's quantiles were {known.drift:.3f} sd off."
+            )
         if self._weights is None:
             return "The draws are exact, all of equal weight."
         return f"{'Poor' if self._weights.poor else 'Good'} fit: {self._weights}. {self._estimates_use()}"

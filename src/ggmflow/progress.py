@@ -10,13 +10,17 @@ from ggmflow.train import Report
 
 
 @contextmanager
-def training_bar(show: bool, console: Console | None = None) -> Iterator[Callable[[Report], None] | None]:
+def training_bar(
+    show: bool, name: str = "training", console: Console | None = None
+) -> Iterator[Callable[[Report], None] | None]:
     """A function to call with every report, or None if nothing is to be shown.
 
     Parameters
     ----------
     show
         Whether to show anything.
+    name
+        What to call it.
     console
         Where; default standard error, so that piped output stays clean.
     """
@@ -39,6 +43,6 @@ def training_bar(show: bool, console: Console | None = None) -> Iterator[Callabl
             numbers = f"ELBO {report.elbo:.2f}  ESS {report.ess:.0%}"
             if report.skipped:
                 numbers += f"  skipped {report.skipped}"
-            progress.update(task, description="training ", completed=report.step, total=report.steps, numbers=numbers)
+            progress.update(task, description=name.ljust(9), completed=report.step, total=report.steps, numbers=numbers)
 
         yield show_report

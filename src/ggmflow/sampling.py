@@ -1,6 +1,7 @@
 """A trained flow at one condition as a source of draws Ω ~ q(· | λ, q, T); rows as the query, columns as the data."""
 
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,15 +10,26 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 from paramax import unwrap
 
+from ggmflow import gibbs
 from ggmflow.cache import compilation_cache_enabled
+from ggmflow.data import Scatter
 from ggmflow.flow.build import MatrixFlow, draw, log_prob
+from ggmflow.gibbs import Chains
 from ggmflow.source import Draws
-from ggmflow.target import entry_indices
+from ggmflow.target import cholesky_columns, entry_indices, unnormalized_log_prob
 
 _FLOAT32_LIMIT = 1e5  # where its rounding is 0.008
 
 _draw = eqx.filter_jit(draw)
 _log_prob = eqx.filter_jit(log_prob)
+
+
+@jax.jit
+def _log_target(rows, S, n, lam, q, temperature):
+    def one(rows):
+        return unnormalized_log_prob(cholesky_columns(rows), S, n, lam, q, temperature)
+
+    return jax.vmap(one)(rows.reshape(-1, *rows.shape[-2:])).reshape(rows.shape[:-2])
 
 
 class FlowSource(NamedTuple):
@@ -31,11 +43,14 @@ class FlowSource(NamedTuple):
         [log λ, q, log T].
     order : (d,) array
         Variable k of the flow is column order[k] of the data.
+    scatter
+        The data in the order of their columns, for exact chains.
     """
 
     flow: MatrixFlow
     condition: Float[np.ndarray, " 3"]
     order: Int[np.ndarray, " d"]
+    scatter: Scatter
 
     @property
     def lam(self) -> float:
@@ -55,7 +70,7 @@ class FlowSource(NamedTuple):
     def sample(self, key: Key[Array, ""], num_draws: int) -> Draws:
         """Independent draws with their densities."""
         entries, log_q, log_p = self.entries(key, num_draws)
-        return Draws(self._to_rows(entries), log_q.astype(float), log_p.astype(float))
+        return Draws(self.to_rows(entries), log_q.astype(float), log_p.astype(float))
 
     def entries(self, key: Key[Array, ""], num_draws: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Free entries (N, D) in the flow's order, log q and log p̃; chunks of two sizes, so that two programs serve."""
@@ -96,7 +111,31 @@ class FlowSource(NamedTuple):
             )
         return found
 
-    def _to_rows(self, entries: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N s d"]:
+    def log_target(self, precision: Float[np.ndarray, "*k s d"]) -> Float[np.ndarray, "*k"]:
+        """Tempered log p̃ of rows, in double precision, with respect to the same measure."""
+        with jax.enable_x64(True):
+            S, n = jnp.asarray(self.scatter.reorder(self.order).matrix), float(self.scatter.n)
+            rows = jnp.asarray(np.asarray(precision, float)[..., self.order])
+            return np.asarray(_log_target(rows, S, n, self.lam, self.q, self.temperature))
+
+    def refine(self, key: Key[Array, ""], start: Float[np.ndarray, "chains s d"], sweeps: int, keep: int) -> Chains:
+        """Exact chains of at least so many sweeps from given rows; `keep` states of each, evenly spaced."""
+        settings: dict[str, Any] = {
+            "num_draws": keep,
+            "num_warmup": 0,
+            "thin": -(-sweeps // keep),
+            "n_query": self.flow.n_query,
+        }
+        condition = (self.lam, self.q, self.temperature)
+        with compilation_cache_enabled():
+            ordered = self.scatter.reorder(self.order)
+            chains = gibbs.sample(key, ordered, *condition, start=start[:, :, self.order], **settings)
+        draws = np.empty_like(chains.draws)
+        draws[..., self.order] = chains.draws
+        return replace(chains, draws=draws)
+
+    def to_rows(self, entries: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N s d"]:
+        """Free entries in the flow's order to rows."""
         d, s = len(self.order), self.flow.n_query
         row, col = entry_indices(d, s)
         position = np.empty((s, d), np.intp)

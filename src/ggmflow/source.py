@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from ggmflow.gibbs import Chains
 from ggmflow.precision import FreeEntries
 
 RandomState = int | np.random.Generator | np.random.RandomState | None
@@ -47,6 +48,36 @@ class Source(Protocol):
     def log_prob(self, precision: Float[np.ndarray, "k s d"]) -> Float[np.ndarray, " k"]:
         """Normalized log density with respect to Lebesgue measure on the free entries of Ω."""
         ...
+
+
+class Refinable(Source, Protocol):
+    """A source that can start exact chains."""
+
+    def refine(self, key: Key[Array, ""], start: Float[np.ndarray, "chains s d"], sweeps: int, keep: int) -> Chains:
+        """Chains of at least so many sweeps from given rows, with `keep` states of each, evenly spaced."""
+        ...
+
+
+class ChainSource(NamedTuple):
+    """States of exact chains, to be drawn from as they are.
+
+    Attributes
+    ----------
+    states : (N, s, d) array
+        The last ones of all chains first: those are independent of each other.
+    """
+
+    states: Float[np.ndarray, "N s d"]
+
+    def sample(self, key: Key[Array, ""], num_draws: int) -> Draws:
+        """The first states, in order; where more are wanted than there are, the rest at random."""
+        more = max(0, num_draws - len(self.states))
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        return Draws(np.concatenate([self.states[:num_draws], rng.choice(self.states, more)]), None, None)
+
+    def log_prob(self, precision: Float[np.ndarray, "k s d"]) -> Float[np.ndarray, " k"]:
+        """Exact draws come without a density."""
+        raise ValueError("draws of exact chains have no known density: ask the posterior that they were refined from")
 
 
 def draw_rows(

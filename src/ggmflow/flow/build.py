@@ -52,6 +52,11 @@ class MatrixFlow(eqx.Module):
         return "structured" if isinstance(self.bijection, StructuredColumns) else "paper"
 
     @property
+    def scatter_matrix(self) -> Float[Array, "d d"]:
+        """S, query variables first, without its wrapping."""
+        return unwrap(self.scatter)
+
+    @property
     def n_entries(self) -> int:
         """D, the number of free entries."""
         return self.bijection.shape[0]

@@ -1,0 +1,228 @@
+"""Are the answers after a fit right? Evidence, the choice of λ, and refinement, against exact answers.
+
+    python -m benchmarks.answers [--only small,closed,agree,select,refine]
+
+small    d = 3 and 4: evidence against Wishart importance sampling with weights exp(−λΣ|ω|^q) ≤ 1, as many draws as it
+         takes for an error of 0.01. Covered: within two standard errors, the oracle's included.
+closed   d = 15: with a penalty too weak to matter (λ = 1e-6, q = 0.1) evidence is that of a Wishart prior, in closed
+         form; and the scaling law of the prior's normalizer at q = 1.
+agree    d = n = 15: two fits with different seeds, nine (λ, q).
+select   λ of highest evidence at q = 1 beside 5-fold cross-validation of the graphical lasso, ten data sets.
+refine   quantiles after refine(50) against long exact chains, three data sets, nine (λ, q) each; beside it the error
+         that 1000 exact draws would have, with that of the reference.
+Results also go to results/answers.csv; an item that is not measured again keeps its lines there.
+"""
+
+import argparse
+import time
+import warnings
+from itertools import product
+from pathlib import Path
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from rich.console import Console
+from scipy.special import gammaln
+
+import ggmflow as gf
+from benchmarks.continuum import LEVELS, MARGINALS, TOY_RANGE, Report
+from ggmflow.baselines import graphical_lasso
+from ggmflow.data import Scatter
+from ggmflow.evidence import fit_prior, log_normalizer, prior_ranges
+from ggmflow.sampling import FlowSource
+from ggmflow.simulate import toy_problem
+
+FILE = Path("results/answers.csv")
+POINTS = list(product((0.5, 2.0, 8.0), (1.0, 0.5, 0.25)))
+_BLOCK = 500_000  # Wishart draws at a time
+
+
+def log_wishart(n: float, Psi: Float[np.ndarray, "d d"]) -> float:
+    """log ∫ det(Ω)^{n/2} exp(−½ tr ΩΨ) dΩ."""
+    d = len(Psi)
+    nu = n + d + 1
+    log_gamma = d * (d - 1) / 4 * np.log(np.pi) + np.sum(gammaln((nu - np.arange(d)) / 2))
+    return float(nu * d / 2 * np.log(2) + log_gamma - nu / 2 * np.linalg.slogdet(Psi)[1])
+
+
+def log_mean_factor(
+    rng: np.random.Generator, n: float, Psi: Float[np.ndarray, "d d"], lam: float, q: float
+) -> tuple[float, float]:
+    """log E exp(−λΣ|ω|^q) under Wishart(n + d + 1, Ψ⁻¹), and its error, which is at most 0.007."""
+    d = len(Psi)
+    i, j = np.triu_indices(d, 1)
+    index, root = np.arange(d), np.linalg.inv(np.linalg.cholesky(Psi)).T
+    total = squares = count = 0.0
+    while True:
+        bartlett = np.zeros((_BLOCK, d, d))
+        bartlett[:, index, index] = np.sqrt(rng.chisquare(n + d + 1 - index, (_BLOCK, d)))
+        bartlett[:, j, i] = rng.standard_normal((_BLOCK, len(i)))
+        L = root @ bartlett
+        factor = np.exp(-lam * np.sum(np.abs(np.einsum("npk,npk->np", L[:, i], L[:, j])) ** q, axis=1))
+        total, squares, count = total + factor.sum(), squares + np.sum(factor**2), count + _BLOCK
+        error = np.sqrt((squares * count / total**2 - 1) / count)
+        if error < 0.007 and count >= 4 * _BLOCK:
+            return float(np.log(total / count)), float(error)
+
+
+def exact_evidence(scatter: Scatter, lam: float, q: float, seed: int) -> tuple[float, float]:
+    """log p(X | λ, q) and its error."""
+    d, n, rng = scatter.n_features, scatter.n, np.random.default_rng(seed)
+    after, before = scatter.matrix + lam * np.eye(d), lam * np.eye(d)
+    (a, error_a), (b, error_b) = (log_mean_factor(rng, m, Psi, lam, q) for m, Psi in ((n, after), (0.0, before)))
+    value = log_wishart(n, after) + a - log_wishart(0, before) - b - 0.5 * n * d * np.log(2 * np.pi)
+    return value, float(np.hypot(error_a, error_b))
+
+
+def run_small(report: Report) -> None:
+    """Evidence at d = 3 and 4."""
+    for d, n in ((3, 12), (4, 15)):
+        X = toy_problem(d, n, random_state=d)[0]
+        model = gf.GraphicalFlow(lam=(0.5, 8.0), q=(0.25, 2.0), temperature=1.0, random_state=0, progress=False).fit(X)
+        differences, covered = [], 0
+        points = list(product((0.5, 2.0, 8.0), (0.25, 0.5, 1.0, 2.0)))
+        for k, (lam, q) in enumerate(points):
+            row = model.evidence(lam, q, num_draws=20_000, random_state=k).iloc[0]
+            exact, error = exact_evidence(model.scatter_, lam, q, seed=k)
+            differences.append(row.log_evidence - exact)
+            covered += abs(differences[-1]) <= 2 * np.hypot(row.se, error)
+            report.add(
+                "small", f"d = {d}: difference at λ = {lam:g}, q = {q:g}", differences[-1], np.hypot(row.se, error)
+            )
+        report.add("small", f"d = {d}: largest |difference|", float(np.max(np.abs(differences))), bar="≤ 0.05")
+        report.add("small", f"d = {d}: covered by two standard errors, of 12", covered, bar="≥ 11", digits=".0f")
+    report.finish("small", "1. Evidence against Wishart importance sampling")
+
+
+def run_closed(report: Report) -> None:
+    """Closed forms at d = 15."""
+    X = toy_problem(15, 60, random_state=0)[0]
+    lam = 1e-6
+    model = gf.GraphicalFlow(lam=lam, q=0.1, temperature=1.0, steps=100, random_state=0, progress=False).fit(X)
+    row = model.evidence(lam, 0.1, num_draws=20_000).iloc[0]
+    S, n = model.scatter_.matrix, model.scatter_.n
+    closed = log_wishart(n, S + lam * np.eye(15)) - log_wishart(0, lam * np.eye(15)) - 7.5 * n * np.log(2 * np.pi)
+    report.add("closed", "|evidence − closed form|", abs(row.log_evidence - closed), row.se, bar="≤ 0.01", digits=".4f")
+    prior = fit_prior(15, 15, prior_ranges(model._ranges._replace(lam=TOY_RANGE, q=(0.25, 1.25))))
+    values = []
+    for k, at in enumerate((0.5, 2.0, 8.0)):
+        condition = prior.ranges.condition(at, 1.0, 1.0)
+        source = FlowSource(prior.flow, condition, np.arange(15), Scatter.without_data(15))
+        found = log_normalizer(source, jax.random.key(k), 160_000)
+        values.append(found.value + 120 * np.log(at))
+        report.add("closed", f"    log Z_prior + 120 log λ at λ = {at:g}", values[-1], found.se)
+    report.add(
+        "closed", "scaling law of the prior: largest difference", float(np.ptp(values)), bar="≤ 0.01", digits=".4f"
+    )
+    report.finish("closed", "1. Closed forms at d = 15", "The three estimates of the law are independent.")
+
+
+def run_agree(report: Report) -> None:
+    """Two fits."""
+    X = toy_problem(15, 15, random_state=0)[0]
+    tables = [
+        gf.GraphicalFlow(lam=TOY_RANGE, temperature=1.0, random_state=seed, progress=False)
+        .fit(X)
+        .evidence(lam=[0.5, 2.0, 8.0], q=[1.0, 0.5, 0.25], random_state=seed)
+        for seed in (0, 1)
+    ]
+    z = []
+    # The prior's part is the same in both: only the posteriors' normalizers differ, and their errors.
+    for one, other in zip(*(table.itertuples() for table in tables), strict=True):
+        difference, se = one.log_evidence - other.log_evidence, float(np.hypot(one.se, other.se))
+        z.append(difference / se)
+        report.add("agree", f"λ = {one.lam:g}, q = {one.q:g}: {one.log_evidence:.2f}, difference", difference, se)
+    report.add("agree", "largest |difference| in standard errors", float(np.max(np.abs(z))), bar="≤ 3", digits=".2f")
+    report.finish("agree", "2. Evidence from two independent fits, d = n = 15")
+
+
+def cross_validated(X: Float[np.ndarray, "n d"], lams: Float[np.ndarray, " k"]) -> float:
+    """λ = nρ of the graphical lasso with the best mean log-likelihood of left-out rows, five folds."""
+    scatter = Scatter.from_data(X)
+    working = scatter.working(X)
+    folds = np.arange(len(X)) % 5
+    score = np.zeros(len(lams))
+    for fold in range(5):
+        train, test = working[folds != fold], working[folds == fold]
+        for k, lam in enumerate(lams):
+            precision = graphical_lasso(train.T @ train / len(train), len(X), lam).precision
+            score[k] += np.linalg.slogdet(precision)[1] - np.sum(precision * (test.T @ test)) / len(test)
+    return float(lams[np.argmax(score)])
+
+
+def run_select(report: Report) -> None:
+    """λ at q = 1, ten data sets."""
+    chosen, folded = [], []
+    for seed in range(10):
+        X = toy_problem(15, 15, random_state=seed)[0]
+        options = {"temperature": 1.0, "steps": 400, "random_state": 0, "progress": False}
+        model = gf.GraphicalFlow(lam=TOY_RANGE, q=(0.75, 1.25), **options).fit(X)
+        chosen.append(model.select(q=1.0).lam)
+        folded.append(cross_validated(X, np.geomspace(*TOY_RANGE, 40)))
+        report.add("select", f"data set {seed}: evidence", chosen[-1], digits=".2f")
+        report.add("select", "    cross-validation", folded[-1], digits=".2f")
+    report.add("select", "mean: evidence", float(np.mean(chosen)), float(np.std(chosen) / np.sqrt(10)), digits=".2f")
+    report.add(
+        "select", "mean: cross-validation", float(np.mean(folded)), float(np.std(folded) / np.sqrt(10)), digits=".2f"
+    )
+    report.finish("select", "2. λ = nρ at q = 1, d = n = 15", "The paper has 3.52 and 3.36 on one data set.")
+
+
+def run_refine(report: Report) -> None:
+    """Quantiles after refine(50)."""
+    for problem in MARGINALS:
+        options = {"temperature": 1.0, "random_state": 0, "progress": False}
+        model = gf.GraphicalFlow(lam=problem.lam_range, **options).fit(problem.X)
+        free = np.triu_indices(problem.d)
+        model.posterior(*problem.points[0]).refine(50)  # compiles
+        errors, expected, seconds = [], [], []
+        for p, (lam, q) in enumerate(problem.points):
+            draws = problem.chains[p].draws[:, :, *free]
+            pooled = draws.reshape(-1, draws.shape[-1])
+            truth, sd = np.quantile(pooled, LEVELS, axis=0), pooled.std(axis=0)
+            post = model.posterior(lam, q)
+            post.mean()
+            begin = time.perf_counter()
+            refined = post.refine(50, random_state=p)
+            seconds.append(time.perf_counter() - begin)
+            errors.append(np.mean(np.abs(refined.quantile(LEVELS)[:, *free] - truth) / sd))
+            # What 1000 independent exact draws, the last states of the chains, would have: halves of the long chains
+            # give the error of the reference, and thinned parts of them that of so many draws.
+            some = pooled[:: max(1, len(pooled) // 1000)][:1000]
+            halves = [
+                np.quantile(half.reshape(-1, half.shape[-1]), LEVELS, axis=0) for half in (draws[::2], draws[1::2])
+            ]
+            alone = np.mean(np.abs(np.quantile(some, LEVELS, axis=0) - truth) / sd)
+            own = np.mean(np.abs(halves[0] - halves[1]) / sd) / 2
+            expected.append(np.hypot(alone, own))
+        report.add("refine", f"{problem.name}: quantile error after refine(50), sd", float(np.mean(errors)))
+        report.add("refine", "    of 1000 exact draws", float(np.mean(expected)))
+        report.add("refine", "    ratio", float(np.mean(errors) / np.mean(expected)), bar="≤ 1.0", digits=".2f")
+        report.add("refine", "    median seconds", float(np.median(seconds)), digits=".2f")
+    report.finish("refine", "4. Quantiles after refine(50), nine (λ, q) each")
+
+
+ITEMS = {"small": run_small, "closed": run_closed, "agree": run_agree, "select": run_select, "refine": run_refine}
+
+
+def main() -> None:
+    """Print one table per item."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(ITEMS), help="items, separated by commas (%(default)s)")
+    wanted = parser.parse_args().only.split(",")
+    if unknown := sorted(set(wanted) - set(ITEMS)):
+        parser.error(f"unknown item {', '.join(unknown)}: choose from {', '.join(ITEMS)}")
+    warnings.simplefilter("ignore", gf.PoorFitWarning)
+    report = Report(Console(width=120), FILE)
+    begin = time.perf_counter()
+    for item, run in ITEMS.items():
+        if item in wanted:
+            run(report)
+            report.console.print(f"{(time.perf_counter() - begin) / 60:.1f} min so far\n")
+    passed = [line["passed"] for line in report.lines if "passed" in line]
+    print(f"{sum(passed)} of {len(passed)} bars met. ggmflow {gf.__version__}, JAX {jax.__version__}.")
+
+
+if __name__ == "__main__":
+    main()

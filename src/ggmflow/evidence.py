@@ -1,0 +1,366 @@
+"""Marginal likelihood of (λ, q), with the prior's normalizer on the positive definite cone, and what it chooses.
+
+    log p(X | λ, q) = −(nd/2) log 2π + log Z_post(λ, q) − log Z_prior(λ, q)
+    Z_prior(λ, q) = λ^{−D} ∫_{Ω≻0} exp(−½ tr Ω − λ^{1−q} Σ|ω_ij|^q) dΩ
+
+Both Z are normalizers of the target on the free entries, D of them: Z_prior is that of no data, n = 0 and S = 0, and a
+flow of the same kind is fitted to it. For a query block of s variables Ω₂₂.₁ (t×t) is integrated out in closed form:
+
+    ∫ det(W)^{n/2} exp(−½ tr WΨ) dW = 2^{tν/2} Γ_t(ν/2) det(Ψ)^{−ν/2},     ν = n + t + 1,  Ψ = S₂₂ + λI
+
+At q = 1 the integral does not depend on λ at all, so one estimate serves every λ.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import jax
+import numpy as np
+import pandas as pd
+from jaxtyping import Array, Float, Key
+from scipy.special import gammaln, logsumexp
+
+from ggmflow import io
+from ggmflow.bridge import bridge_to_proposal
+from ggmflow.cache import cache_directory, compilation_cache_enabled
+from ggmflow.conditions import Q_LIMITS, Choice, Ranges
+from ggmflow.data import Scatter
+from ggmflow.flow.build import MatrixFlow, untrained_flow
+from ggmflow.model_file import arrays_of_flow, fill_flow
+from ggmflow.progress import training_bar
+from ggmflow.sampling import FlowSource
+from ggmflow.source import Draws
+from ggmflow.train import default_settings, train
+from ggmflow.weights import importance_weights
+
+Method = Literal["importance", "bridge", "cumulant"]
+
+_PRIOR_STEPS = 300
+_PRIOR_SEED = 0
+_CHAINS, _SWEEPS, _KEPT = 256, 100, 10  # of a bridge
+
+
+class LogNormalizer(NamedTuple):
+    """log ∫ p̃ over the free entries of Ω.
+
+    Attributes
+    ----------
+    value, se
+        Estimate and its standard error.
+    elbo, ess, khat
+        Of the flow's draws, as in `Posterior.diagnostics`.
+    method
+        "importance" where k̂ allows it. Otherwise "bridge", between the flow and exact chains, or "cumulant", the mean
+        of the log weights plus half their variance: right for normal log weights, with a standard error that does not
+        know whether they are.
+    """
+
+    value: float
+    se: float
+    elbo: float
+    ess: float
+    khat: float
+    method: Method
+
+
+def log_normalizer(source: FlowSource, key: Key[Array, ""], num_draws: int, *, exact: bool = True) -> LogNormalizer:
+    """log ∫ p̃ of the target of a flow.
+
+    Parameters
+    ----------
+    source
+        The flow at a condition.
+    key
+        The same key gives the same noise, so that differences between conditions are smooth.
+    num_draws
+        Draws of the flow.
+    exact
+        Whether to run exact chains where importance weights fail; otherwise the cumulants have to do.
+    """
+    entries, log_q, log_p = source.entries(key, num_draws)
+    log_ratio = log_p.astype(float) - log_q
+    weights = importance_weights(log_ratio)
+    known = {"elbo": weights.elbo, "ess": weights.ess, "khat": weights.khat}
+    if not weights.poor:
+        return LogNormalizer(weights.log_normalizer, weights.log_normalizer_se, method="importance", **known)
+    if not exact:
+        deviation = log_ratio - log_ratio.mean()
+        value = log_ratio.mean() + 0.5 * np.mean(deviation**2)
+        se = np.std(deviation + 0.5 * deviation**2) / np.sqrt(num_draws)
+        return LogNormalizer(float(value), float(se), method="cumulant", **known)
+    start = source.to_rows(entries[:_CHAINS])
+    chains = source.refine(jax.random.fold_in(key, 1), start, _SWEEPS, _KEPT)
+    rows = chains.draws[:, _KEPT // 2 :]
+    density = source.log_prob(rows.reshape(-1, *rows.shape[2:])).reshape(rows.shape[:2])
+    estimate = bridge_to_proposal(source.log_target(rows) - density, log_ratio)
+    return LogNormalizer(*estimate, method="bridge", **known)
+
+
+# ---------------------------------------------------------------------------------------------------------------- prior
+class Prior(NamedTuple):
+    """A flow fitted to no data, for a range of (λ, q) at T = 1."""
+
+    flow: MatrixFlow
+    ranges: Ranges
+
+    def log_normalizer(self, lam: float, q: float, num_draws: int, *, exact: bool = True) -> LogNormalizer:
+        """log Z_prior on the free entries; at q = 1 from λ in the middle of the range, by the scaling law."""
+        middle = float(np.exp(self.ranges.low[0] / 2 + self.ranges.high[0] / 2))
+        at = middle if q == 1 else lam
+        d = len(self.flow.scatter_matrix)
+        source = FlowSource(self.flow, self.ranges.condition(at, q, 1.0), np.arange(d), Scatter.without_data(d))
+        found = log_normalizer(source, jax.random.key(_PRIOR_SEED), num_draws, exact=exact)
+        shift = self.flow.n_entries * np.log(lam / at)
+        return found._replace(value=found.value - shift, elbo=found.elbo - shift)
+
+
+def prior_ranges(ranges: Ranges) -> Ranges:
+    """The ranges of λ and q, widened to round numbers: one prior then serves many data sets."""
+    low, high = (round_to(2 * np.log10(end)) / 2 for round_to, end in zip((_floor, _ceil), ranges.lam, strict=True))
+    q_low, q_high = (round_to(4 * end) / 4 for round_to, end in zip((_floor, _ceil), ranges.q, strict=True))
+    return Ranges((float(10**low), float(10**high)), (max(q_low, Q_LIMITS[0]), min(q_high, Q_LIMITS[1])), (1.0, 1.0))
+
+
+def _floor(value: float) -> float:
+    return float(np.floor(value + 1e-9))
+
+
+def _ceil(value: float) -> float:
+    return float(np.ceil(value - 1e-9))
+
+
+@cache
+def fit_prior(n_features: int, n_query: int, ranges: Ranges, progress: bool = False) -> Prior:
+    """The prior's flow: from this process, from the user's cache directory, or trained now.
+
+    Parameters
+    ----------
+    n_features, n_query
+        d and s.
+    ranges
+        Of λ and q.
+    progress
+        Whether to show a live line while it trains.
+    """
+    query, scatter = np.arange(n_query), Scatter.without_data(n_features)
+    path = _prior_path(n_features, n_query, ranges)
+
+    def start(key: Key[Array, ""]) -> MatrixFlow:
+        return untrained_flow(key, "structured", scatter, query, ranges)
+
+    if path is not None and path.exists():
+        try:
+            _, arrays = io.read(path)
+            return Prior(fill_flow(start, arrays, "flow/"), ranges)
+        except (io.ModelFileError, KeyError, ValueError, OSError):
+            pass  # of another version, or damaged: train again
+    key_start, key_train = jax.random.split(jax.random.key(_PRIOR_SEED))
+    with compilation_cache_enabled(), jax.enable_x64(False), training_bar(progress, "prior") as report:
+        flow = start(key_start)
+        settings = default_settings(flow.n_entries, False, steps=_PRIOR_STEPS)
+        trained = train(flow, key_train, ranges.low, ranges.high, settings, report=report)
+    if trained.status in ("failed", "interrupted"):
+        raise RuntimeError(f"the prior's normalizer is not known: its training {trained.status}")
+    if path is not None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            io.write(path, {"kind": "prior"}, arrays_of_flow(trained.flow, "flow/"))
+        except OSError:  # a full or read-only disk costs time, nothing else
+            pass
+    return Prior(trained.flow, ranges)
+
+
+def _prior_path(n_features: int, n_query: int, ranges: Ranges) -> Path | None:
+    directory = cache_directory()
+    if directory is None:
+        return None
+    box = "-".join(f"{end:.3g}" for end in (*ranges.lam, *ranges.q))
+    return directory / "priors" / f"d{n_features}-s{n_query}-{box}-{_PRIOR_STEPS}.ggmflow"
+
+
+# ------------------------------------------------------------------------------------------------------------- evidence
+class Evidence(NamedTuple):
+    """log p(X | λ, q) and the two normalizers behind it."""
+
+    value: float
+    se: float
+    posterior: LogNormalizer
+    prior: LogNormalizer
+
+    @property
+    def method(self) -> str:
+        """How the normalizers were found; the less reliable of the two ways."""
+        return max(self.posterior.method, self.prior.method, key=("importance", "bridge", "cumulant").index)
+
+
+def log_evidence(
+    source: FlowSource, prior: Prior, key: Key[Array, ""], num_draws: int, *, exact: bool = True
+) -> Evidence:
+    """log p(X | λ, q) of the data in the working scale, n the number of rows.
+
+    Parameters
+    ----------
+    source
+        The posterior's flow at (λ, q), T = 1.
+    prior
+        The prior's flow.
+    key, num_draws
+        For the draws.
+    exact
+        As in `log_normalizer`.
+    """
+    after = log_normalizer(source, key, num_draws, exact=exact)
+    before = prior.log_normalizer(source.lam, source.q, num_draws, exact=exact)
+    scatter, s = source.scatter, source.flow.n_query
+    rest = source.order[s:]
+    value = after.value - before.value + _log_rest(scatter.matrix[np.ix_(rest, rest)], scatter.n, source.lam)
+    value -= 0.5 * scatter.n * scatter.n_features * np.log(2 * np.pi)
+    return Evidence(float(value), float(np.hypot(after.se, before.se)), after, before)
+
+
+def evidence_table(
+    source_at: Callable[[float, float], FlowSource],
+    prior: Prior | None,
+    lams: Sequence[float],
+    qs: Sequence[float],
+    *,
+    key: Key[Array, ""],
+    num_draws: int,
+    exact: bool,
+) -> pd.DataFrame:
+    """Evidence of every pair of λ and q; the published quantity where there is no prior.
+
+    Parameters
+    ----------
+    source_at
+        The posterior's flow at (λ, q), T = 1.
+    prior
+        The prior's flow, or None.
+    lams, qs
+        Values to combine.
+    key, num_draws, exact
+        As in `log_evidence`.
+    """
+    rows = []
+    for lam, q in product(lams, qs):
+        source = source_at(lam, q)
+        if prior is None:
+            after = log_normalizer(source, key, num_draws, exact=False)
+            pairs = source.flow.n_entries - source.flow.n_query
+            value, se, method = after.elbo + published_constants(lam, q, pairs), np.nan, "published"
+        else:
+            value, se, after, _ = found = log_evidence(source, prior, key, num_draws, exact=exact)
+            method = found.method
+        rows.append((lam, q, value, se, after.elbo, after.ess, after.khat, method))
+    return pd.DataFrame(rows, columns=["lam", "q", "log_evidence", "se", "elbo", "ess", "khat", "method"])
+
+
+def _log_rest(S_22: Float[np.ndarray, "t t"], n: float, lam: float) -> float:
+    """log of the factor that integrating Ω₂₂.₁ out leaves, after the data over before."""
+    t = len(S_22)
+    if t == 0:
+        return 0.0
+
+    def log_wishart(nu: float, log_det: float) -> float:
+        log_gamma = t * (t - 1) / 4 * np.log(np.pi) + float(np.sum(gammaln((nu - np.arange(t)) / 2)))
+        return t * nu / 2 * np.log(2) + log_gamma - nu / 2 * log_det
+
+    return log_wishart(n + t + 1, np.linalg.slogdet(S_22 + lam * np.eye(t))[1]) - log_wishart(t + 1, t * np.log(lam))
+
+
+def published_constants(lam: float, q: float, num_pairs: int) -> float:
+    """Σ_{i<j} log(q λ^{1/q}/(2Γ(1/q))): normalizers of the off-diagonal factors as if they were independent."""
+    return float(num_pairs * (np.log(q / 2) + np.log(lam) / q - gammaln(1 / q)))
+
+
+# -------------------------------------------------------------------------------------------------------------- choice
+def choose(surface: Callable[[float, float], Evidence], ranges: Ranges, *, num_lam: int = 9, num_q: int = 5) -> Choice:
+    """Maximize over λ and q: the best point of a grid, then the top of a parabola through its neighbours.
+
+    Parameters
+    ----------
+    surface
+        Evidence of (λ, q); smooth, because its noise is the same everywhere.
+    ranges
+        Where to look.
+    num_lam, num_q
+        Size of the grid; one point for a range that is a point.
+    """
+    axes = [_axis(ranges.low[0], ranges.high[0], num_lam), _axis(*ranges.q, num_q)]
+    values = np.array([[surface(float(np.exp(x)), float(q)).value for q in axes[1]] for x in axes[0]])
+    if not np.isfinite(values).any():
+        raise FloatingPointError("the evidence is not finite anywhere in the ranges of lam and q")
+    best = np.unravel_index(np.nanargmax(np.where(np.isfinite(values), values, -np.inf)), values.shape)
+    top, ends = [], []
+    for k, (name, axis) in enumerate(zip(("lam", "q"), axes, strict=True)):
+        line = values[:, best[1]] if k == 0 else values[best[0]]
+        top.append(_parabola(axis, line, int(best[k])))
+        if len(axis) > 1 and best[k] in (0, len(axis) - 1):
+            ends.append(f"the {'lower' if best[k] == 0 else 'upper'} end of {name}")
+    return Choice(float(np.clip(np.exp(top[0]), *ranges.lam)), float(np.clip(top[1], *ranges.q)), tuple(ends))
+
+
+def _axis(low: float, high: float, num: int) -> Float[np.ndarray, " k"]:
+    return np.linspace(low, high, num) if high > low else np.array([low])
+
+
+def _parabola(x: Float[np.ndarray, " k"], y: Float[np.ndarray, " k"], k: int) -> float:
+    """Where the parabola through the highest point and its neighbours peaks; an end if that is highest."""
+    if k in (0, len(x) - 1) or not np.isfinite(y[k - 1 : k + 2]).all():
+        return float(x[k])
+    a, b, _ = np.polyfit(x[k - 1 : k + 2] - x[k], y[k - 1 : k + 2], 2)
+    return float(x[k] if a >= 0 else np.clip(x[k] - b / (2 * a), x[k - 1], x[k + 1]))
+
+
+def midpoints(low: float, high: float, num: int) -> Float[np.ndarray, " k"]:
+    """Middles of `num` equal parts of a range; one point for a range that is a point."""
+    return low + (np.arange(num) + 0.5) / num * (high - low) if high > low else np.array([low])
+
+
+def mix(sources: Sequence[FlowSource], found: Sequence[Evidence]) -> "MixtureSource":
+    """Posteriors at many points, mixed by their evidence; points of no weight are left out."""
+    log_share = np.array([each.value for each in found])
+    log_share = log_share - logsumexp(log_share)
+    kept = np.flatnonzero(log_share > np.log(1e-4)).tolist()
+    constant = np.array([each.value - each.posterior.value for each in found])
+    shares = log_share[kept] - logsumexp(log_share[kept])
+    return MixtureSource([sources[k] for k in kept], shares, constant[kept])
+
+
+class MixtureSource(NamedTuple):
+    """Posteriors at many (λ, q), mixed by their evidence: log λ and q uniform in the fitted ranges a priori.
+
+    Attributes
+    ----------
+    sources
+        A flow at each point of a grid.
+    log_share
+        log of each point's posterior probability.
+    log_constant
+        What makes the targets of different points comparable: everything in the evidence but Z_post.
+    """
+
+    sources: Sequence[FlowSource]
+    log_share: Float[np.ndarray, " k"]
+    log_constant: Float[np.ndarray, " k"]
+
+    def sample(self, key: Key[Array, ""], num_draws: int) -> Draws:
+        """Draws of (point, Ω), of which Ω is given; both densities are those of the pair."""
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        counts = rng.multinomial(num_draws, np.exp(self.log_share - logsumexp(self.log_share)))
+        rows, log_q, log_p = [], [], []
+        for k in np.flatnonzero(counts).tolist():
+            draws = self.sources[k].sample(jax.random.fold_in(key, k), int(counts[k]))
+            rows.append(draws.precision)
+            log_q.append(self.log_share[k] + np.asarray(draws.log_prob))
+            log_p.append(self.log_constant[k] + np.asarray(draws.log_target))
+        order = rng.permutation(num_draws)
+        return Draws(*(np.concatenate(parts)[order] for parts in (rows, log_q, log_p)))
+
+    def log_prob(self, precision: Float[np.ndarray, "k s d"]) -> Float[np.ndarray, " k"]:
+        """Density of Ω alone, the mixture's."""
+        parts = [share + source.log_prob(precision) for share, source in zip(self.log_share, self.sources, strict=True)]
+        return logsumexp(parts, axis=0)

@@ -1,0 +1,69 @@
+"""Models of one small table that several tests share, and exact answers for them."""
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+from scipy.special import multigammaln
+
+import ggmflow as gf
+from ggmflow.train import CHUNK
+from tests.oracles import log_factor
+
+NAMES = ["a", "b", "c", "d"]
+TABLE = pd.DataFrame(gf.simulate.toy_problem(4, 20, random_state=0)[0] * [1, 2, 0.5, 3] + 1, columns=NAMES)
+RANGES = {"lam": (0.5, 8.0), "q": (0.25, 1.25)}
+KINDS = {
+    "full": {"steps": 800},
+    "blanket": {"steps": 800, "query": ["c", "a"]},
+    "paper": {"steps": 600, "architecture": "paper", "temperature": (0.3, 1.0)},
+    "paper blanket": {"steps": 600, "architecture": "paper", "temperature": (0.3, 1.0), "query": ["c", "a"]},
+}
+
+
+def quick(**parameters):
+    """One chunk of training, of the same shape as the model "full", so that nothing is compiled for it."""
+    return gf.GraphicalFlow(**{**RANGES, "steps": CHUNK, "random_state": 0, "progress": False, **parameters})
+
+
+class Exact:
+    """Wishart proposals Ω ~ W(n+d+1, (S+λI)⁻¹) with weights exp(−λΣ|ω|^q) ≤ 1, rows and columns as the model gives."""
+
+    def __init__(self, model, lam, q, T, num_draws=200_000):
+        query = model.query_
+        rest = np.setdiff1d(np.arange(4), query)
+        self.order = np.r_[query, rest]
+        self.query, self.n = query, model.scatter_.n / T
+        self.Psi = (model.scatter_.matrix + lam * np.eye(4)) / T
+        wishart = stats.wishart(df=self.n + 5, scale=np.linalg.inv(self.Psi))
+        self.Omega = wishart.rvs(num_draws, random_state=np.random.default_rng(1))
+        factor = np.exp(log_factor(self.Omega[:, self.order][:, :, self.order], lam / T, q, len(query)))
+        self.weights = factor / factor.sum()
+        self.ess = 1 / np.sum(self.weights**2)
+        self.rows = self.Omega[:, query]
+        log_constant = log_wishart(self.n, self.Psi) - log_wishart(self.n, self.Psi[np.ix_(rest, rest)])
+        self.log_constant = log_constant
+        self.log_Z = log_constant + np.log(factor.mean())
+        self.log_Z_se = np.sqrt((num_draws / self.ess - 1) / num_draws)
+        self.mean = np.tensordot(self.weights, self.rows, 1)
+        self.sd = np.sqrt(np.tensordot(self.weights, (self.rows - self.mean) ** 2, 1))
+
+    def cdf(self, values):
+        """P(ω_ij ≤ value) of every entry."""
+        return np.tensordot(self.weights, self.rows <= values, 1)
+
+    def log_proposal(self, rows):
+        """Log density of the rows under the Wishart, with respect to Lebesgue measure on the free entries."""
+        rest = self.order[len(self.query) :]
+        O_11, O_12 = rows[:, :, self.query], rows[:, :, rest]
+        trace = np.einsum("kij,ij->k", rows, self.Psi[self.query])
+        trace += np.einsum("kij,ij->k", O_12, self.Psi[np.ix_(self.query, rest)])
+        trace += np.einsum("kij,kij->k", O_12 @ self.Psi[np.ix_(rest, rest)], np.linalg.solve(O_11, O_12))
+        return 0.5 * self.n * np.linalg.slogdet(O_11)[1] - 0.5 * trace - self.log_constant
+
+
+def log_wishart(n, Psi):
+    """log ∫ det(Ω)^{n/2} exp(−½ tr ΩΨ) dΩ."""
+    d = len(Psi)
+    if not d:
+        return 0.0
+    return 0.5 * (n + d + 1) * (d * np.log(2) - np.linalg.slogdet(Psi)[1]) + multigammaln((n + d + 1) / 2, d)
