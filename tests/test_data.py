@@ -530,3 +530,13 @@ def test_from_covariance_names():
 def test_polars_is_not_imported():
     code = "import sys; import ggmflow.data; sys.exit('polars' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_number_that_is_another_columns_name_is_refused():
+    shifted = Scatter.from_data(pd.DataFrame(X, columns=[1, 2, 3, 4]))
+    with pytest.raises(ValueError, match="1 may mean the column named '1' or position 1, which is column '2'"):
+        shifted.index([1])
+    assert shifted.index("1").tolist() == [0]
+    assert shifted.reorder([1, 0, 2, 3]).names == ("2", "1", "3", "4")  # an order is one of positions
+    assert shifted.index(0).tolist() == [0]  # no column has that name
+    assert Scatter.from_data(pd.DataFrame(X, columns=[0, 1, 2, 3])).index([1, 3]).tolist() == [1, 3]

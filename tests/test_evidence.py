@@ -10,7 +10,7 @@ from scipy import stats
 import ggmflow as gf
 from ggmflow.conditions import Ranges
 from ggmflow.estimator import RangeWarning
-from ggmflow.evidence import Evidence, choose, fit_prior, log_normalizer, midpoints, prior_ranges
+from ggmflow.evidence import Evidence, _read_or_train, choose, fit_prior, log_normalizer, midpoints, prior_ranges
 from ggmflow.sampling import FlowSource
 from ggmflow.source import as_key
 from ggmflow.weights import ImportanceWeights
@@ -106,7 +106,7 @@ def test_prior_is_kept_on_disk(tmp_path, monkeypatch):
     ranges = Ranges((1.0, 10**0.5), (0.75, 1.0), (1.0, 1.0))
     monkeypatch.setenv("GGMFLOW_CACHE", str(tmp_path))
     monkeypatch.setattr("ggmflow.evidence._PRIOR_STEPS", 25)
-    first = fit_prior.__wrapped__(4, 4, ranges)
+    first = _read_or_train(4, 4, ranges, False)
     (path,) = (tmp_path / "priors").iterdir()
 
     def fail(*args, **kwargs):
@@ -114,10 +114,10 @@ def test_prior_is_kept_on_disk(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr("ggmflow.evidence.train", fail)
-        again = fit_prior.__wrapped__(4, 4, ranges)
+        again = _read_or_train(4, 4, ranges, False)
     assert first.log_normalizer(2.0, 0.8, 500) == again.log_normalizer(2.0, 0.8, 500)
     path.write_bytes(path.read_bytes()[:-50])  # damaged: trained anew, to the same numbers
-    repaired = fit_prior.__wrapped__(4, 4, ranges)
+    repaired = _read_or_train(4, 4, ranges, False)
     assert first.log_normalizer(2.0, 0.8, 500) == repaired.log_normalizer(2.0, 0.8, 500)
 
 
@@ -191,7 +191,12 @@ def test_what_is_refused(model, untrained):
     with pytest.raises(ValueError, match="needs temperature=1"):
         full.posterior(average=True, temperature=0.5)
     cold = quick(temperature=(0.01, 0.1)).fit(TABLE)
-    for ask in (cold.evidence, cold.select, cold.posterior, lambda: cold.posterior(average=True)):
+    for ask in (
+        cold.evidence,
+        cold.select,
+        lambda: cold.posterior(average=True),
+        lambda: cold.posterior(temperature=0.05),
+    ):
         with pytest.raises(ValueError, match="temperatures include 1"):
             ask()
     assert isinstance(cold.posterior(2.0, 1.0, 0.05, num_draws=100).sample(2), np.ndarray)

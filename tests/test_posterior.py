@@ -221,7 +221,7 @@ def test_a_poor_fit_warns_once_says_what_to_do_and_uses_plain_draws(terrible):
     assert len(caught) == 1
     assert caught[0].filename == __file__  # it points at the line that asked
     message = str(caught[0].message)
-    for part in ("λ = 2, q = 0.5", "k̂ = ", "effective of 4000", "plain draws", "steps", "gibbs.sample"):
+    for part in ("λ = 2, q = 0.5", "k̂ = ", "effective of 4000", "plain draws", "steps", "refine()"):
         assert part in message
     np.testing.assert_array_equal(mean, terrible.mean(weighted=False))
     assert not np.allclose(mean, terrible.mean(weighted=True))

@@ -1,5 +1,6 @@
 """The training loop on a one-parameter toy flow: what it repeats, resumes, skips, keeps and refuses."""
 
+import signal
 from pathlib import Path
 
 import equinox as eqx
@@ -383,3 +384,22 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_training(tmp_path, mon
     monkeypatch.setattr(io, "write", full)
     with pytest.warns(RuntimeWarning, match="No space left on device"):
         assert run(checkpoint=tmp_path / "c.ckpt").status == "finished"
+
+
+def test_an_interrupt_while_compiling_waits(monkeypatch):
+    """JAX crashes if a signal handler raises inside its compiler."""
+    before, reached = signal.getsignal(signal.SIGINT), []
+    with pytest.raises(KeyboardInterrupt, match="while compiling"), train._interrupt_later():
+        signal.raise_signal(signal.SIGINT)
+        reached.append(True)
+    assert reached and signal.getsignal(signal.SIGINT) is before
+    with pytest.raises(ValueError), train._interrupt_later():
+        raise ValueError
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_finished_run_leaves_its_checkpoint(tmp_path):
+    path = tmp_path / "c.ckpt"
+    first = run(checkpoint=path)
+    assert path.exists()
+    assert_same(run(checkpoint=path), first)

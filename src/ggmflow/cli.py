@@ -1,5 +1,8 @@
 """The command line: `ggmflow demo` simulates the paper's toy problem, fits one flow, and draws what it found."""
 
+import os
+import shutil
+import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -36,7 +39,7 @@ console = Console(highlight=False)
 EXPONENTS = (1.0, 0.5)
 COLD = 0.01
 FIGURES = ("network.png", "intervals.png", "path.png")
-NUM_DRAWS = 1000  # per condition
+NUM_DRAWS = 4000  # per condition
 
 
 class Found:
@@ -113,7 +116,7 @@ def _run_demo(output: Path, n_features: int, n_samples: int, steps: int | None, 
     )
     model = _fit(X, steps, seed)
     best = _choose(model)
-    lam, lam_path = (np.geomspace(*model.lam_range_, num) for num in (7, 13))
+    lam, lam_path = (np.geomspace(*model.lam_range_, num) for num in (9, 25))
     with console.status(f"Drawing from the posterior at {len(EXPONENTS) * (1 + lam.size + lam_path.size)} conditions"):
         warm = {q: [_look(model, value, q, seed) for value in lam] for q in EXPONENTS}
         chosen = {q: _look(model, best[q], q, seed) for q in EXPONENTS}
@@ -140,9 +143,17 @@ def _run_demo(output: Path, n_features: int, n_samples: int, steps: int | None, 
     if n_samples < 3 * n_features:
         console.print(
             "So few rows say little: honest intervals are wide, and most edges cannot be told from zero.\n"
-            f"See what more rows do: [bold]ggmflow demo --n-samples {10 * n_features}[/bold]"
+            f"See what more rows do: [bold]{_program()} demo --n-samples {10 * n_features} -o {output}-more[/bold]"
         )
     console.print(f"Figures: {', '.join(str(output / name) for name in FIGURES)}\n", soft_wrap=True)
+
+
+def _program() -> str:
+    """How to call this program again from here."""
+    path = Path(sys.argv[0])
+    if path.name != "ggmflow":
+        return "python -m ggmflow"
+    return "ggmflow" if shutil.which("ggmflow") else os.path.relpath(path)
 
 
 def _fit(X: Float[np.ndarray, "n d"], steps: int | None, seed: int) -> GraphicalFlow:
@@ -275,7 +286,8 @@ def _draw_intervals(path: Path, lam, warm: dict[float, list[Found]], lasso, labe
     for ax, (q, row) in zip(axes, warm.items(), strict=True):
         quantiles = np.stack([[x.low[i, j], x.median[i, j], x.high[i, j]] for x in row], axis=1)
         texts = {"title": f"90 % credible intervals, q = {q:g}", "ylabel": "partial correlation"}
-        plot.intervals_along_lam(lam, quantiles, list(labels.values()), path=lasso[:, i, j], ax=ax, **texts)
+        path_at_one = lasso[:, i, j] if q == 1 else None
+        plot.intervals_along_lam(lam, quantiles, list(labels.values()), path=path_at_one, ax=ax, **texts)
     _share_legend(figure, axes)
     figure.savefig(path)
 

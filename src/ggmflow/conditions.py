@@ -54,9 +54,9 @@ class Ranges(NamedTuple):
             if isinstance(value, bool) or not isinstance(value, Real) or not np.isfinite(float(value)):
                 raise ValueError(f"{name} must be a number, got {value!r}")
             if not low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
-                raise ValueError(
-                    f"{name}={value:g} is outside the fitted range {low:g} … {high:g}: fit again with a wider {name}"
-                )
+                fitted = f"range {low:g} … {high:g}" if low < high else f"value {low:g}"
+                wider = f"({min(low, value):g}, {max(high, value):g})"
+                raise ValueError(f"{name}={value:g} is outside the fitted {fitted}: fit again with {name}={wider}")
             checked.append(float(np.clip(value, low, high)))
         return np.array([np.log(checked[0]), checked[1], np.log(checked[2])])
 

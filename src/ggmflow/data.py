@@ -185,13 +185,15 @@ class Scatter:
         sd = np.sqrt(np.diag(C)) if standardize else np.ones(len(C))
         return cls(n * (C / sd / sd[:, None]), n, np.zeros(len(C)), sd, labels)
 
-    def index(self, query: str | int | Iterable[str | int]) -> Int[np.ndarray, " s"]:
+    def index(self, query: str | int | Iterable[str | int], *, strict: bool = True) -> Int[np.ndarray, " s"]:
         """Positions of query variables, in the order asked.
 
         Parameters
         ----------
         query : str, int, or iterable of them
-            Names or positions (from 0). A number is always a position, also if columns are named by numbers.
+            Names or positions (from 0). A number is a position.
+        strict
+            Refuse a number that is the name of another column too.
 
         Returns
         -------
@@ -202,7 +204,7 @@ class Scatter:
         entries = list(query) if isinstance(query, Iterable) and not isinstance(query, str) else [query]
         if not entries:
             raise ValueError("the query is empty: name at least one column")
-        positions = [self._position(entry) for entry in entries]
+        positions = [self._position(entry, strict) for entry in entries]
         if len(set(positions)) < len(positions):
             repeated = sorted({self.names[p] for p in positions if positions.count(p) > 1})
             raise ValueError(f"the query names a column twice: {', '.join(map(repr, repeated))}")
@@ -216,7 +218,7 @@ class Scatter:
         order : iterable of str or int
             Every column once, by name or position.
         """
-        p = self.index(order)
+        p = self.index(order, strict=False)
         if len(p) != self.n_features:
             raise ValueError(f"the order must hold each of the {self.n_features} columns once, got {len(p)}")
         names = tuple(self.names[i] for i in p)
@@ -303,7 +305,7 @@ class Scatter:
             raise ValueError(f"X has {problem}: {hint}")
         return [labels.index(name) for name in self.names]
 
-    def _position(self, entry: object) -> int:
+    def _position(self, entry: object, strict: bool) -> int:
         if isinstance(entry, str):
             if entry in self.names:
                 return self.names.index(entry)
@@ -315,6 +317,11 @@ class Scatter:
             raise ValueError(f"a query takes names and integer positions, not {entry!r}{hint}")
         if not 0 <= int(entry) < self.n_features:
             raise ValueError(f"position {entry} is outside 0 … {self.n_features - 1}")
+        if strict and str(entry) in self.names and self.names[int(entry)] != str(entry):
+            raise ValueError(
+                f"{entry} may mean the column named '{entry}' or position {entry}, which is column "
+                f"{self.names[int(entry)]!r}: write the name as text"
+            )
         return int(entry)
 
 

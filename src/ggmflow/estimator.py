@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Iterable
 from itertools import product
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
 
@@ -188,6 +189,8 @@ class GraphicalFlow(BaseEstimator):
         self
             After Ctrl-C the best model so far, with a warning.
         """
+        if checkpoint is not None and not isinstance(self.random_state, Integral):
+            raise ValueError("a fit with a checkpoint needs an integer random_state: without one it cannot be resumed")
         scatter = self._read(X)
         ranges = find_ranges(self.lam, self.q, self.temperature, scatter)
         query = np.arange(scatter.n_features) if self.query is None else scatter.index(self.query)
@@ -229,7 +232,8 @@ class GraphicalFlow(BaseEstimator):
         if trained.status == "interrupted":
             warnings.warn(
                 f"interrupted after {self.n_iter_} of {settings.steps} steps: this is the best model so far. "
-                "Check posterior(...).diagnostics() before trusting it",
+                "Check posterior(...).diagnostics() before trusting it"
+                + (f"; the same call goes on from {checkpoint}" if checkpoint is not None else ""),
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -277,7 +281,11 @@ class GraphicalFlow(BaseEstimator):
             if temperature != 1:
                 raise ValueError("an average over λ and q needs temperature=1: evidence means nothing elsewhere")
             return Posterior(self._mixture(lam, q), names, self.query_, lam, q, temperature, **options)
-        source = self._source(self.lam_ if lam is None else lam, self.q_ if q is None else q, temperature)
+        self._ranges.condition(self._ranges.lam[0], self._ranges.q[0], temperature)  # before anything is chosen
+        if lam is None or q is None:
+            choice = self._chosen()
+            lam, q = choice.lam if lam is None else lam, choice.q if q is None else q
+        source = self._source(lam, q, temperature)
         return Posterior(source, names, self.query_, source.lam, source.q, source.temperature, **options)
 
     def evidence(
@@ -336,34 +344,34 @@ class GraphicalFlow(BaseEstimator):
         Choice
             lam, q, and at_ends: the ends of the fitted ranges at which the evidence is highest, if any.
         """
-        ranges = self._at_temperature_one()
+        ranges = self._fitted_ranges
         if lam is not None:
             ranges = ranges._replace(lam=(lam, lam))
         if q is not None:
             ranges = ranges._replace(q=(q, q))
         if ranges.lam[0] == ranges.lam[1] and ranges.q[0] == ranges.q[1]:
             return Choice(ranges.lam[0], ranges.q[0], ())
+        self._at_temperature_one()
         return choose(self._quick_evidence, ranges)
 
     @property
     def lam_(self) -> float:
         """λ of highest evidence; found at first use."""
-        return self._chosen().lam
+        return self._chosen(AttributeError).lam
 
     @property
     def q_(self) -> float:
         """q of highest evidence; found at first use."""
-        return self._chosen().q
+        return self._chosen(AttributeError).q
 
     @property
     def precision_(self) -> Float[np.ndarray, "s d"]:
         """Posterior mean at (lam_, q_) and T = 1, or the temperature of the range next to it, in the scale of X."""
         check_is_fitted(self, "flow_")
         if not hasattr(self, "_precision"):
-            scale = self.scatter_.scale
-            self._precision = (
-                self.posterior(temperature=self._ranges.warmest).mean() / scale[self.query_][:, None] / scale
-            )
+            lam, q, _ = self._chosen(AttributeError)
+            mean, scale = self.posterior(lam, q, self._ranges.warmest).mean(), self.scatter_.scale
+            self._precision = mean / scale[self.query_][:, None] / scale
         return self._precision
 
     @property
@@ -494,10 +502,14 @@ class GraphicalFlow(BaseEstimator):
                 lines.append(f"Highest evidence: λ = {choice.lam:.3g}, q = {choice.q:.3g}.")
         return "<br>".join(lines)
 
-    def _chosen(self) -> Choice:
+    def _chosen(self, kind: type[Exception] = ValueError) -> Choice:
+        """What `select` says, remembered; an error of the given kind where there is nothing to choose by."""
         check_is_fitted(self, "flow_")
         if not hasattr(self, "_choice"):
-            self._choice = self.select()
+            try:
+                self._choice = self.select()
+            except ValueError as error:
+                raise kind(str(error)) from None
             for end in self._choice.at_ends:
                 message = f"the evidence is highest at {end}: fit again with a range that goes further there"
                 warnings.warn(message, RangeWarning, stacklevel=4)

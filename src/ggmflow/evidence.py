@@ -12,7 +12,6 @@ At q = 1 the integral does not depend on λ at all, so one estimate serves every
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -132,7 +131,9 @@ def _ceil(value: float) -> float:
     return float(np.ceil(value - 1e-9))
 
 
-@cache
+_known: dict[tuple[int, int, Ranges], Prior] = {}
+
+
 def fit_prior(n_features: int, n_query: int, ranges: Ranges, progress: bool = False) -> Prior:
     """The prior's flow: from this process, from the user's cache directory, or trained now.
 
@@ -145,6 +146,13 @@ def fit_prior(n_features: int, n_query: int, ranges: Ranges, progress: bool = Fa
     progress
         Whether to show a live line while it trains.
     """
+    shape = (n_features, n_query, ranges)
+    if shape not in _known:
+        _known[shape] = _read_or_train(*shape, progress)
+    return _known[shape]
+
+
+def _read_or_train(n_features: int, n_query: int, ranges: Ranges, progress: bool) -> Prior:
     query, scatter = np.arange(n_query), Scatter.without_data(n_features)
     path = _prior_path(n_features, n_query, ranges)
 
@@ -158,12 +166,14 @@ def fit_prior(n_features: int, n_query: int, ranges: Ranges, progress: bool = Fa
         except (io.ModelFileError, KeyError, ValueError, OSError):
             pass  # of another version, or damaged: train again
     key_start, key_train = jax.random.split(jax.random.key(_PRIOR_SEED))
-    with compilation_cache_enabled(), jax.enable_x64(False), training_bar(progress, "prior") as report:
+    with compilation_cache_enabled(), jax.enable_x64(False), training_bar(progress, name="prior") as report:
         flow = start(key_start)
         settings = default_settings(flow.n_entries, False, steps=_PRIOR_STEPS)
         trained = train(flow, key_train, ranges.low, ranges.high, settings, report=report)
-    if trained.status in ("failed", "interrupted"):
-        raise RuntimeError(f"the prior's normalizer is not known: its training {trained.status}")
+    if trained.status == "interrupted":
+        raise KeyboardInterrupt  # half a prior is of no use
+    if trained.status == "failed":
+        raise FloatingPointError("training of the prior's flow failed: narrow the ranges of lam and q")
     if path is not None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

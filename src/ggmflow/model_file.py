@@ -112,7 +112,7 @@ def _from_file(header: dict[str, Any], arrays: dict[str, np.ndarray], names: Col
     prefix = "scatter/"
     stored = {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}
     scatter = Scatter.from_arrays(header["scatter"], stored)
-    query = scatter.index(header["query"])
+    query = scatter.index(header["query"], strict=False)
     ranges = Ranges(**{name: (float(low), float(high)) for name, (low, high) in header["ranges"].items()})
     if not all(1e-40 < low <= high < 1e40 for low, high in ranges):
         raise ValueError("its ranges make no sense")

@@ -11,7 +11,7 @@ from ggmflow.train import Report
 
 @contextmanager
 def training_bar(
-    show: bool, name: str = "training", console: Console | None = None
+    show: bool, console: Console | None = None, name: str = "training"
 ) -> Iterator[Callable[[Report], None] | None]:
     """A function to call with every report, or None if nothing is to be shown.
 
@@ -19,10 +19,10 @@ def training_bar(
     ----------
     show
         Whether to show anything.
-    name
-        What to call it.
     console
         Where; default standard error, so that piped output stays clean.
+    name
+        What to call it.
     """
     if not show:
         yield None
@@ -33,16 +33,18 @@ def training_bar(
         MofNCompleteColumn(),
         TextColumn("{task.fields[numbers]}"),
         TimeElapsedColumn(),
-        TextColumn("left"),
+        TextColumn("{task.fields[left]}"),  # while it compiles nobody knows
         TimeRemainingColumn(elapsed_when_finished=False),
     )
     with Progress(*columns, console=console or Console(stderr=True)) as progress:
-        task = progress.add_task("compiling", total=None, numbers="")
+        task = progress.add_task("compiling", total=None, numbers="", left="")
 
         def show_report(report: Report) -> None:
             numbers = f"ELBO {report.elbo:.2f}  ESS {report.ess:.0%}"
             if report.skipped:
                 numbers += f"  skipped {report.skipped}"
-            progress.update(task, description=name.ljust(9), completed=report.step, total=report.steps, numbers=numbers)
+            progress.update(
+                task, description=name.ljust(9), completed=report.step, total=report.steps, numbers=numbers, left="left"
+            )
 
         yield show_report

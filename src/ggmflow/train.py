@@ -8,9 +8,12 @@ averaged weights on a fixed grid of conditions with fixed noise, which decides a
 
 import hashlib
 import json
+import signal
+import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -210,14 +213,17 @@ def train(
             if temperature is None and chunk - best_chunk > settings.patience * num_chunks:
                 status = "stopped early"
                 break
-            state, log_ratio = _run_chunk(
-                (frozen, key, held_out, *numbers, None if temperature is None else jnp.float32(np.log(temperature))),
-                state,
-                settings.num_conditions,
-                settings.num_draws,
-                settings.learning_rate,
-                settings.averaging,
-            )
+            log_temperature = None if temperature is None else jnp.float32(np.log(temperature))
+            # JAX does not survive an interrupt while it compiles, which the first chunk does.
+            with nullcontext() if history else _interrupt_later():
+                state, log_ratio = _run_chunk(
+                    (frozen, key, held_out, *numbers, log_temperature),
+                    state,
+                    settings.num_conditions,
+                    settings.num_draws,
+                    settings.learning_rate,
+                    settings.averaging,
+                )
             log_ratio = np.asarray(log_ratio, float)  # waits for the chunk
             with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is told by the status
                 elbo, ess = -float(np.mean(log_ratio)), float(np.exp(-np.mean(np.var(log_ratio, axis=1, ddof=1))))
@@ -242,11 +248,30 @@ def train(
         if not history or (snapshots and not _reached(snapshots, settings, history, num_chunks)):
             raise  # nothing of use was learned yet: there is no model to keep
         status = "interrupted"
+    else:
+        if checkpoint is not None and unsaved is not None:
+            _save_checkpoint(checkpoint, identity, *unsaved)
     if best_chunk == 0:
         status = "failed"
     reached = _reached(snapshots, settings, history, num_chunks)
     kept = {wanted: eqx.combine(snapshots[wanted], frozen) for wanted in reached}
     return Trained(eqx.combine(best, frozen), kept, history, status)
+
+
+@contextmanager
+def _interrupt_later() -> Iterator[None]:
+    """Hold Ctrl-C back until the block is done: raised inside the compiler it crashes the process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed = []
+    before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt("interrupted while compiling: nothing was trained yet")
 
 
 @eqx.filter_jit(donate="all-except-first")
