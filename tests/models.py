@@ -1,7 +1,11 @@
 """Models of one small table that several tests share, and exact answers for them."""
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from paramax import NonTrainable
 from scipy import stats
 from scipy.special import multigammaln
 
@@ -23,6 +27,17 @@ KINDS = {
 def quick(**parameters):
     """One chunk of training, of the same shape as the model "full", so that nothing is compiled for it."""
     return gf.GraphicalFlow(**{**RANGES, "steps": CHUNK, "random_state": 0, "progress": False, **parameters})
+
+
+def pushed(source):
+    """The same target with a flow pushed away from it."""
+    rng = np.random.default_rng(0)
+
+    def push(leaf):
+        return leaf + jnp.asarray(0.4 * rng.normal(size=leaf.shape), leaf.dtype) if eqx.is_inexact_array(leaf) else leaf
+
+    flow = jax.tree.map(push, source.flow, is_leaf=lambda leaf: isinstance(leaf, NonTrainable))
+    return source._replace(flow=flow)
 
 
 class Exact:

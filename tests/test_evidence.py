@@ -14,7 +14,7 @@ from ggmflow.evidence import Evidence, _read_or_train, choose, fit_prior, log_no
 from ggmflow.sampling import FlowSource
 from ggmflow.source import as_key
 from ggmflow.weights import ImportanceWeights
-from tests.models import TABLE, Exact, log_wishart, quick
+from tests.models import TABLE, Exact, log_wishart, pushed, quick
 from tests.oracles import log_factor
 
 LAMS, QS = [0.5, 1.0, 3.0], [0.25, 0.5, 1.0]  # beyond, brute force needs more than 10⁷ draws
@@ -93,13 +93,14 @@ def test_other_ways_where_weights_fail(model, monkeypatch, exact):
     assert found.se < 0.03
 
 
-def test_a_bridge_carries_where_weights_fail():
-    """An untrained flow, far from its target: k̂ is poor, the bridge still right to 5 of its standard errors."""
-    rough = quick(steps=25, lam=(0.5, 8.0), random_state=1).fit(TABLE)
-    source = rough.posterior(8.0, 0.25).source
-    truth = Exact(rough, 8.0, 0.25, 1.0)
-    found = log_normalizer(source, as_key(0), 2000)
+def test_a_bridge_carries_where_weights_fail(model):
+    """A flow pushed away from its target: k̂ is poor, the bridge right to 5 of its standard errors, 6e-7."""
+    truth = Exact(model("full"), 2.0, 0.5, 1.0)
+    found = log_normalizer(pushed(model("full").posterior(2.0, 0.5).source), as_key(0), 4000)
+    assert found.method == "bridge"
+    assert truth.log_Z - found.elbo > 1  # far from it
     assert abs(found.value - truth.log_Z) < 5 * np.hypot(found.se, truth.log_Z_se)
+    assert found.se < 0.2
 
 
 def test_prior_is_kept_on_disk(tmp_path, monkeypatch):
@@ -186,8 +187,9 @@ def test_what_is_refused(model, untrained):
     full = model("full")
     with pytest.raises(ValueError, match="normalizer must be"):
         full.evidence(normalizer="none")
-    with pytest.raises(ValueError, match="outside the fitted range"):
-        full.evidence(lam=100.0)
+    for ask in (lambda: full.evidence(lam=100.0), lambda: full.select(lam=100.0), lambda: full.select(100.0, 1.0)):
+        with pytest.raises(ValueError, match="lam=100 is outside the fitted range"):
+            ask()
     with pytest.raises(ValueError, match="needs temperature=1"):
         full.posterior(average=True, temperature=0.5)
     cold = quick(temperature=(0.01, 0.1)).fit(TABLE)

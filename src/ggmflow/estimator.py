@@ -345,6 +345,7 @@ class GraphicalFlow(BaseEstimator):
             lam, q, and at_ends: the ends of the fitted ranges at which the evidence is highest, if any.
         """
         ranges = self._fitted_ranges
+        ranges.condition(ranges.lam[0] if lam is None else lam, ranges.q[0] if q is None else q, ranges.warmest)
         if lam is not None:
             ranges = ranges._replace(lam=(lam, lam))
         if q is not None:
