@@ -43,8 +43,9 @@ from ggmflow.evidence import (
 )
 from ggmflow.flow.build import Architecture, MatrixFlow, query_first, untrained_flow
 from ggmflow.model_file import FittedModel
+from ggmflow.path import ModePath, complete, describe, problem, solve_path
 from ggmflow.posterior import Posterior
-from ggmflow.progress import training_bar
+from ggmflow.progress import counting_bar, training_bar
 from ggmflow.sampling import FlowSource, chunk_size
 from ggmflow.source import RandomState, as_key
 from ggmflow.train import CHUNK, Report, Trained, default_settings, reports_from_array, train
@@ -354,6 +355,71 @@ class GraphicalFlow(BaseEstimator):
             return Choice(ranges.lam[0], ranges.q[0], ())
         self._at_temperature_one()
         return choose(self._quick_evidence, ranges)
+
+    def path(
+        self,
+        q: float = 1.0,
+        lam: ArrayLike | None = None,
+        *,
+        exact: bool = True,
+        num_starts: int = 2,
+        random_state: RandomState = 0,
+    ) -> ModePath:
+        """Posterior modes along λ: the l_q-penalized likelihood estimates, the graphical lasso at q = 1.
+
+        Parameters
+        ----------
+        q : float
+            Exponent, within the fitted range.
+        lam : float or sequence of float, optional
+            Values of λ within the fitted range, in any order; default twenty across it.
+        exact
+            True: stationary points with true zeros, found by a solver. For q < 1 there are many; the flow at its lowest
+            temperature offers starts beside others that need none, and the best is kept. False: the mean of the flow
+            at its lowest temperature, as in the paper, which is near a mode and has no zeros.
+        num_starts
+            For each λ, how many of the flow's draws to start from: those of highest density among a few hundred.
+        random_state : int, numpy Generator or RandomState, or None
+
+        Returns
+        -------
+        ModePath
+            lam, precision (k, d, d) in the working scale, or (k, s, d) with a query, objective, kkt_residual, n_edges.
+
+        Warns
+        -----
+        RuntimeWarning
+            If the solver did not end at a stationary point.
+        """
+        ranges, n = self._fitted_ranges, self.scatter_.n
+        given = np.geomspace(*ranges.lam, 20) if lam is None else np.atleast_1d(np.asarray(lam, float))
+        if given.ndim != 1 or not given.size:
+            raise ValueError(f"lam must be a number or a list of them, got {lam!r}")
+        coldest, lams, key = ranges.temperature[0], given.tolist(), as_key(random_state)
+        sources = [self._source(each, q, coldest) for each in lams]  # refuses what is outside the ranges
+        if num_starts < 0:
+            raise ValueError(f"num_starts must not be negative, got {num_starts}")
+        if not exact:
+            if coldest > 0.1:
+                raise ValueError("the flow alone gives modes only where it is cold: fit with temperature=(0.01, 1.0)")
+            problems = [problem(self.scatter_.matrix, n, each, q, self.query_) for each in lams]
+            means = [source.sample(key, 1000).precision.mean(axis=0) for source in sources]
+            modes = [complete(each, rows, self.query_) for each, rows in zip(problems, means, strict=True)]
+            return describe(problems, lams, modes, ["flow"] * len(lams), self.query_)
+
+        def starts(lam: float) -> list[Float[np.ndarray, "s d"]]:
+            if not num_starts:
+                return []
+            draws = sources[lams.index(lam)].sample(key, chunk_size(self.flow_.n_entries))
+            return list(draws.precision[np.argsort(-np.asarray(draws.log_target))[:num_starts]])
+
+        with counting_bar(self.progress and q < 1, "modes", len(lams)) as report:
+            found = solve_path(self.scatter_.matrix, n, lams, float(q), self.query_, starts, report)
+        if (worst := float(np.max(found.kkt_residual))) > 1e-6:
+            at = found.lam[int(np.argmax(found.kkt_residual))]
+            message = f"the mode at λ = {at:g}, q = {q:g} is not quite stationary: KKT residual {worst:.1e}"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+        return found
 
     @property
     def lam_(self) -> float:

@@ -1,4 +1,4 @@
-"""A live line while a flow trains: step, ELBO, effective sample size, time left."""
+"""Live lines on standard error: step, ELBO, effective sample size, time left of a training; and a plain count."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -48,3 +48,22 @@ def training_bar(
             )
 
         yield show_report
+
+
+@contextmanager
+def counting_bar(show: bool, name: str, total: int) -> Iterator[Callable[[], None]]:
+    """A function to call after each of `total` parts of some work.
+
+    Parameters
+    ----------
+    show
+        Whether to show anything.
+    name
+        What to call the work.
+    total
+        Number of parts.
+    """
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not show, transient=True) as progress:
+        task = progress.add_task(name, total=total)
+        yield lambda: progress.advance(task)

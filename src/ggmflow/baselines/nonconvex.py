@@ -198,7 +198,7 @@ def nonconvex_precision(
     if levels.ndim != 1 or levels.size == 0 or not np.all(levels > 0):
         raise ValueError("rho must be a positive number or a list of them")
     row, gamma = find_penalty(penalty, float(np.max(levels)), gamma, offset)
-    start = _shrunk_precision(S, n_samples) if initial is None else as_symmetric("initial", initial, size=d)
+    start = shrunk_precision(S, n_samples) if initial is None else as_symmetric("initial", initial, size=d)
     if np.linalg.eigvalsh(start)[0] <= 0:
         raise ValueError("initial must be positive definite")
     model = _Model(S, penalty, gamma, offset if row.infinite_slope else 0.0, diagonal)
@@ -257,7 +257,7 @@ def ledoit_wolf_precision(X: ArrayLike) -> Matrix:
     return np.linalg.inv(shrunk / np.outer(scale, scale))
 
 
-def _shrunk_precision(S: Matrix, n: float) -> Matrix:
+def shrunk_precision(S: Matrix, n: float) -> Matrix:
     """Inverse of (1−α) S + α m I, m = tr S/d, with E‖S − Σ‖² = (tr Σ² + (tr Σ)²)/n of the normal distribution."""
     d = len(S)
     target = np.trace(S) / d * np.eye(d)

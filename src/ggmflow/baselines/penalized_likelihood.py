@@ -28,7 +28,7 @@ _RELAXATION = 1.6  # over-relaxation of the alternating directions; 1.5 to 1.8 i
 
 # NumPy and SciPy bring a BLAS each, and the idle threads of one compete with the other's for the cores. On two busy
 # cores that costs far more than it gains, so one thread it is.
-_BLAS = ThreadpoolController()
+BLAS = ThreadpoolController()
 
 _potrf, _potri = get_lapack_funcs(("potrf", "potri"), dtype=np.float64)
 
@@ -104,17 +104,17 @@ def solve_penalized(
     largest = 1 + max(1.0, float(np.max(np.abs(scaled_S))))
     problem = _Problem(scaled_S, np.minimum(penalty / scale, largest))
     start = np.eye(len(S)) if initial is None else initial * scale
-    factor = _cholesky(start)
+    factor = cholesky(start)
     if factor is None:
         raise ValueError("initial must be positive definite")
 
-    with _BLAS.limit(limits=1, user_api="blas"):
+    with BLAS.limit(limits=1, user_api="blas"):
         best, best_residual, n_iter = _minimize(problem, _Point(start, factor), tol, max_iter)
-    covariance = _inverse(best.factor)
+    covariance = inverse(best.factor)
     objective = problem.objective(best)
     # The dual maximizes log det V + d over the box |v_ij − s_ij| ≤ r_ij.
-    dual_factor = _cholesky(problem.S + np.clip(covariance - problem.S, -problem.penalty, problem.penalty))
-    bound = -np.inf if dual_factor is None else _log_det(dual_factor) + len(S)
+    dual_factor = cholesky(problem.S + np.clip(covariance - problem.S, -problem.penalty, problem.penalty))
+    bound = -np.inf if dual_factor is None else log_det(dual_factor) + len(S)
     return PenalizedLikelihoodResult(
         precision=best.Omega / scale,
         covariance=covariance * scale,
@@ -137,7 +137,7 @@ class _Problem(NamedTuple):
 
     def objective(self, point: _Point) -> float:
         linear = np.sum(self.S * point.Omega) + np.sum(self.penalty * np.abs(point.Omega))
-        return float(linear) - _log_det(point.factor)
+        return float(linear) - log_det(point.factor)
 
     def subgradient(self, Omega: Matrix, W: Matrix) -> Matrix:
         """Smallest element of the subdifferential, entry by entry."""
@@ -146,18 +146,18 @@ class _Problem(NamedTuple):
         return np.where(Omega != 0, gradient + self.penalty * np.sign(Omega), at_zero)
 
 
-def _cholesky(matrix: Matrix) -> Matrix | None:
+def cholesky(matrix: Matrix) -> Matrix | None:
     """Lower Cholesky factor, or None: failure is common in a line search, and an exception slow."""
     factor, info = _potrf(matrix, lower=True, clean=True)
     return factor if info == 0 else None
 
 
-def _inverse(factor: Matrix) -> Matrix:
+def inverse(factor: Matrix) -> Matrix:
     lower, _ = _potri(factor, lower=True)
     return lower + np.tril(lower, -1).T
 
 
-def _log_det(factor: Matrix) -> float:
+def log_det(factor: Matrix) -> float:
     return 2 * float(np.sum(np.log(np.diag(factor))))
 
 
@@ -182,13 +182,13 @@ def _alternating_directions(problem: _Problem, start: _Point, max_iter: int) -> 
     """
     S, penalty = problem
     Z, step = start.Omega, 1.0
-    U = np.clip(_inverse(start.factor) - S, -penalty, penalty)
+    U = np.clip(inverse(start.factor) - S, -penalty, penalty)
     latest, handover = start, _HANDOVER
     for count in range(max_iter):
-        factor = _cholesky(Z) if count % 5 == 0 else None
+        factor = cholesky(Z) if count % 5 == 0 else None
         if factor is not None:
             latest = _Point(Z, factor)
-            residual = np.max(np.abs(problem.subgradient(Z, _inverse(factor))))
+            residual = np.max(np.abs(problem.subgradient(Z, inverse(factor))))
             if residual <= handover:
                 yield latest, count
                 handover = residual / 10
@@ -215,7 +215,7 @@ def _newton(problem: _Problem, point: _Point, tol: float) -> tuple[_Point, float
     rounding = 1e-14 * (abs(value) + len(point.Omega))  # smaller differences of the objective mean nothing
     count = 0
     while True:
-        Omega, W = point.Omega, _inverse(point.factor)
+        Omega, W = point.Omega, inverse(point.factor)
         subgradient = problem.subgradient(Omega, W)
         residual = float(np.max(np.abs(subgradient)))
         if residual <= tol or count == _NEWTON_STEPS:
@@ -226,7 +226,7 @@ def _newton(problem: _Problem, point: _Point, tol: float) -> tuple[_Point, float
         for length in 0.5 ** np.arange(11):
             moved = Omega + length * direction
             projected = np.where(moved * orthant > 0, moved, 0.0)
-            factor = _cholesky(projected)
+            factor = cholesky(projected)
             if factor is None:
                 continue
             trial = _Point(projected, factor)
@@ -249,7 +249,7 @@ def _newton_direction(Omega: Matrix, W: Matrix, gradient: Matrix, orthant: Matri
     pinned = direction = np.zeros_like(Omega)
     for _ in range(3):
         right_side = np.where(free, -gradient - W @ pinned @ W, 0.0)
-        direction = pinned + _conjugate_gradient(W, free, right_side, rtol)
+        direction = pinned + conjugate_gradient(W, free, right_side, rtol)
         crossing = free & ((Omega + direction) * orthant < 0)
         if not crossing.any():
             break
@@ -258,17 +258,26 @@ def _newton_direction(Omega: Matrix, W: Matrix, gradient: Matrix, orthant: Matri
     return (direction + direction.T) / 2
 
 
-def _conjugate_gradient(W: Matrix, free: Bool[np.ndarray, "d d"], right_side: Matrix, rtol: float) -> Matrix:
-    """Solve W D W = right_side for symmetric D on the free entries, zero elsewhere."""
-    curvature = np.outer(np.diag(W), np.diag(W)) + W**2  # up to a factor 2, the operator's diagonal off the diagonal
+def conjugate_gradient(
+    W: Matrix, free: Bool[np.ndarray, "d d"], right_side: Matrix, rtol: float, bend: Matrix | float = 0.0
+) -> Matrix:
+    """Solve W D W + B∘D = right_side for symmetric D on the free entries, zero elsewhere.
+
+    Where B (``bend``) makes the operator indefinite, the solution so far is returned, or the right side itself.
+    """
+    # Up to a factor 2 for the first part, the operator's diagonal off the diagonal.
+    curvature = np.maximum(np.outer(np.diag(W), np.diag(W)) + W**2 + bend, 1e-8)
     solution, remainder = np.zeros_like(W), right_side
     search = remainder / curvature
     size = first_size = float(np.sum(remainder * search))
     for _ in range(_CONJUGATE_GRADIENT_STEPS):
         if size <= rtol**2 * first_size:
             break
-        image = np.where(free, W @ search @ W, 0.0)
-        length = size / float(np.sum(search * image))
+        image = np.where(free, W @ search @ W + bend * search, 0.0)
+        along = float(np.sum(search * image))
+        if along <= 0:
+            return solution if solution.any() else search
+        length = size / along
         solution = solution + length * search
         remainder = remainder - length * image
         preconditioned = remainder / curvature
