@@ -274,7 +274,8 @@ class Scatter:
 
         Under the nonparanormal transform a score between those of two observed values gives a value on the line between
         them, and one beyond all of them the last value. In a column in which values repeat, such as an ordinal one,
-        every score gives an observed value: the one of nearest rank. So a new value is never one that could not be.
+        every score gives an observed value, so that none is made up; cuts between them are where normal numbers, of
+        the mean and variance of the column's scores, give each value as often as it was observed.
 
         Parameters
         ----------
@@ -433,7 +434,9 @@ def _values_of_scores(scores: Float[np.ndarray, "*n"], observed: Float[np.ndarra
     m = len(values)
     if np.all(values[1:] > values[:-1]):
         return np.interp(scores, ndtri(np.arange(1, m + 1) / (m + 1)), values)
-    rank = np.rint(ndtr(scores) * (m + 1)).clip(1, m)
+    # Scores of ties are averages, so they vary less than N(0, 1).
+    shared = _scores_of_column(values, values)
+    rank = np.ceil(ndtr((scores - shared.mean()) / shared.std()) * m).clip(1, m)
     return values[rank.astype(np.intp) - 1]
 
 
