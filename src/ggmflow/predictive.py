@@ -19,11 +19,13 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 from scipy.special import ndtr, ndtri
+from threadpoolctl import ThreadpoolController
 
 from ggmflow.data import Scatter
 from ggmflow.table import read_table
 from ggmflow.weights import blocks
 
+_BLAS = ThreadpoolController()  # one thread: on busy cores many small matrices take a hundred times as long with two
 _NOT_DEFINITE = "a draw is not positive definite in double precision: use a larger λ, or refine() for exact draws"
 _STEP, _POINTS = 0.25, 33  # of the rule that integrates over N(0, 1)
 
@@ -52,6 +54,7 @@ class Rest(NamedTuple):
 
 
 # ------------------------------------------------------------------------------------------------- from draws of Ω to x
+@_BLAS.wrap(limits=1, user_api="blas")
 def draw_rows_of_data(
     rng: np.random.Generator, rows: Float[np.ndarray, "N s d"], query: Int[np.ndarray, " s"], rest: Rest
 ) -> Float[np.ndarray, "N d"]:
@@ -76,13 +79,13 @@ def draw_rows_of_data(
     except np.linalg.LinAlgError:
         raise ValueError(_NOT_DEFINITE) from None
     x[:, rest.columns] = normal @ A.T / np.sqrt(rest.chi_squared(rng, num_draws))
-    # x₁ = L⁻ᵀ(z − L⁻¹Ω₁₂x₂),  LLᵀ = Ω₁₁
-    force = rows[:, :, rest.columns] @ x[:, rest.columns, None]
-    z = rng.normal(size=(num_draws, s, 1))
-    x[:, query] = np.linalg.solve(np.swapaxes(L, 1, 2), z - np.linalg.solve(L, force))[:, :, 0]
+    # x₁ = −Ω₁₁⁻¹Ω₁₂x₂ + L⁻ᵀz = Ω₁₁⁻¹(Lz − Ω₁₂x₂),  LLᵀ = Ω₁₁
+    force = L @ rng.normal(size=(num_draws, s, 1)) - rows[:, :, rest.columns] @ x[:, rest.columns, None]
+    x[:, query] = np.linalg.solve(rows[:, :, query], force)[:, :, 0]
     return x
 
 
+@_BLAS.wrap(limits=1, user_api="blas")
 def regression(
     rows: Float[np.ndarray, "N a d"], unknown: Int[np.ndarray, " a"], known: Int[np.ndarray, " b"]
 ) -> tuple[Float[np.ndarray, "N a b"], Float[np.ndarray, "N a"]]:
