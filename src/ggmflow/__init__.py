@@ -1,6 +1,7 @@
 """Bayesian sparse precision matrices: the posterior of a Gaussian graphical model under any l_q penalty."""
 
 from ggmflow import baselines, gibbs, plot, simulate, target
+from ggmflow.compare import compare
 from ggmflow.data import Scatter
 from ggmflow.estimator import GraphicalFlow, RangeWarning
 from ggmflow.posterior import PoorFitWarning, Posterior
@@ -16,6 +17,7 @@ __all__ = [
     "Posterior",
     "PoorFitWarning",
     "RangeWarning",
+    "compare",
     "target",
     "gibbs",
     # other estimators

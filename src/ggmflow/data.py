@@ -10,7 +10,7 @@ from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 from sklearn.exceptions import ConvergenceWarning
 
 from ggmflow.missing import expected_scatter, usable_rows
@@ -253,9 +253,42 @@ class Scatter:
         for i, j in np.argwhere(~np.isfinite(values)):
             found = "missing (NaN)" if np.isnan(values[i, j]) else f"{values[i, j]}"
             raise ValueError(f"column {self.names[j]!r}, {where(i)} is {found}: new rows must be complete and finite")
+        return self.to_working(values)
+
+    def to_working(self, values: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        """`working` for numbers that need no checks; a value that is missing (NaN) stays so.
+
+        Parameters
+        ----------
+        values : (n, d) array
+            Columns in the order of `names`.
+        """
         if self.observed is not None:
             values = _normal_scores(values, self.observed)
         return (values - self.mean) / self.scale
+
+    def to_original(
+        self, working: Float[np.ndarray, "*rows k"], columns: Int[np.ndarray, " k"] | None = None
+    ) -> Float[np.ndarray, "*rows k"]:
+        """Bring numbers in the working scale back to that of the data: working·scale + mean, then the transform undone.
+
+        Under the nonparanormal transform a score between those of two observed values gives a value on the line between
+        them, and one beyond all of them the last value. In a column in which values repeat, such as an ordinal one,
+        every score gives an observed value, so that none is made up; cuts between them are where normal numbers, of
+        the mean and variance of the column's scores, give each value as often as it was observed.
+
+        Parameters
+        ----------
+        working : (…, k) array
+        columns : (k,) array of int, optional
+            Positions of the columns that they belong to; default all.
+        """
+        columns = np.arange(self.n_features) if columns is None else columns
+        values = working * self.scale[columns] + self.mean[columns]
+        if self.observed is None:
+            return values
+        parts = [_values_of_scores(values[..., k], self.observed[:, j]) for k, j in enumerate(columns)]
+        return np.stack(parts, axis=-1) if parts else values
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Everything in it as a header, which JSON can hold, and arrays; for `ggmflow.io.write`.
@@ -393,6 +426,18 @@ def _scores_of_column(x: Float[np.ndarray, " n"], observed: Float[np.ndarray, " 
     between = np.minimum(scores[left] + t * (scores[left + 1] - scores[left]), scores[left + 1])
     # At t = 1 rounding would lose the last bit of an observed value's score.
     return np.where(t == 1, scores[left + 1], between)
+
+
+def _values_of_scores(scores: Float[np.ndarray, "*n"], observed: Float[np.ndarray, " m"]) -> Float[np.ndarray, "*n"]:
+    """The other way: x with Φ⁻¹(r/(m+1)) = score, r its rank."""
+    values = observed[~np.isnan(observed)]
+    m = len(values)
+    if np.all(values[1:] > values[:-1]):
+        return np.interp(scores, ndtri(np.arange(1, m + 1) / (m + 1)), values)
+    # Scores of ties are averages, so they vary less than N(0, 1).
+    shared = _scores_of_column(values, values)
+    rank = np.ceil(ndtr((scores - shared.mean()) / shared.std()) * m).clip(1, m)
+    return values[rank.astype(np.intp) - 1]
 
 
 def _standardize(values: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -54,17 +54,21 @@ class Sample:
 
     def association(self, w: Weights) -> Entries:
         """Mean association of each pair; 1 for a variable and itself."""
-        return np.where(self.free.diagonal, 1.0, self._expect(self._association, w))
+        return np.where(self.free.diagonal, 1.0, self._expect(self.association_draws, w))
 
     def edge_probability(self, threshold: float, w: Weights) -> Entries:
         """P(|association| > threshold) of each pair; 0 for a variable and itself."""
-        large = self._expect(lambda part: np.abs(self._association(part)) > threshold, w)
+        large = self._expect(lambda part: np.abs(self.association_draws(part)) > threshold, w)
         return np.where(self.free.diagonal, 0.0, large.clip(0, 1))
 
     def sign_probability(self, w: Weights) -> Entries:
         """P(association > 0) = P(ω_ij < 0) of each pair; 1 for a variable and itself."""
         positive = self._expect(lambda part: self.values[part] < 0, w)
         return np.where(self.free.diagonal, 1.0, positive.clip(0, 1))
+
+    def association_draws(self, part: slice | Int[np.ndarray, " b"]) -> Float[np.ndarray, "b N"]:
+        """Association of some of the pairs in every draw; means nothing for a variable and itself."""
+        return -self.values[part] * self._scale[self.free.row[part]] * self._scale[self.free.partner[part]]
 
     @cached_property
     def _order(self) -> Int[np.ndarray, "D N"]:
@@ -73,9 +77,6 @@ class Sample:
     @cached_property
     def _scale(self) -> Float[np.ndarray, "s N"]:
         return 1 / np.sqrt(self.values[self.free.own])
-
-    def _association(self, part: slice) -> Float[np.ndarray, "b N"]:
-        return -self.values[part] * self._scale[self.free.row[part]] * self._scale[self.free.partner[part]]
 
     def _expect(self, function: Callable[[slice], np.ndarray], w: Weights) -> Entries:
         """E of a function that maps a slice of entries to (entries, draws), a block at a time."""

@@ -276,7 +276,7 @@ class GraphicalFlow(BaseEstimator):
         Posterior
         """
         check_is_fitted(self, "flow_")
-        options: dict[str, Any] = {"num_draws": num_draws, "random_state": random_state}
+        options: dict[str, Any] = {"num_draws": num_draws, "random_state": random_state, "scatter": self.scatter_}
         names = self.scatter_.names
         if average:
             if temperature != 1:

@@ -9,7 +9,7 @@ import html
 import warnings
 from functools import cached_property
 from numbers import Integral, Real
-from typing import cast, final
+from typing import Any, cast, final
 
 import jax
 import networkx as nx
@@ -18,12 +18,14 @@ import pandas as pd
 from jaxtyping import Array, Bool, Float, Int, Key
 from numpy.typing import ArrayLike
 
+from ggmflow.data import Scatter
 from ggmflow.estimates import Sample
 from ggmflow.precision import check_rows, free_entries
+from ggmflow.predictive import Rest, conditional_table, draw_rows_of_data, explained_share, regression
 from ggmflow.refinement import Refinement, run_chains
 from ggmflow.source import ChainSource, Draws, RandomState, Refinable, Source, as_key, draw_entries, draw_rows
 from ggmflow.table import check_names
-from ggmflow.weights import ImportanceWeights, importance_weights, resample
+from ggmflow.weights import ImportanceWeights, blocks, importance_weights, resample, sort_order, weighted_quantile
 
 __all__ = ["Posterior", "PoorFitWarning", "Refinement", "Draws", "Source"]
 
@@ -60,6 +62,8 @@ class Posterior:
         Seed of these draws. The default makes every estimate reproducible.
     refinement
         What is known of the chains that the draws come from, if they do.
+    scatter
+        The data behind it. It brings predictions to the scale of the data; without it they are in the working scale.
     """
 
     def __init__(
@@ -74,8 +78,9 @@ class Posterior:
         num_draws: int = 4000,
         random_state: RandomState = 0,
         refinement: Refinement | None = None,
+        scatter: Scatter | None = None,
     ):
-        self.refinement = refinement
+        self.refinement, self.scatter = refinement, scatter
         self.source, self.lam, self.q, self.temperature = source, lam, q, temperature
         self.names = check_names(names, len(names))
         self.query = _check_query(query, len(self.names))
@@ -83,6 +88,8 @@ class Posterior:
         self._key = as_key(random_state)
         self._free = free_entries(self.query, len(self.names))
         self._warned = False
+        if scatter is not None and scatter.names != self.names:
+            raise ValueError(f"the data have other names ({', '.join(scatter.names[:4])}, …) than the posterior")
 
     # ---------------------------------------------------------------------------------------------- draws and density
     def sample(
@@ -161,9 +168,8 @@ class Posterior:
             cast(Refinable, self.source), key_chains, start, self._free, self._sample, _check_count(sweeps)
         )
         condition = (self.lam, self.q, self.temperature)
-        return Posterior(
-            ChainSource(states), self.names, self.query, *condition, num_draws=len(states), refinement=known
-        )
+        options: dict[str, Any] = {"num_draws": len(states), "refinement": known, "scatter": self.scatter}
+        return Posterior(ChainSource(states), self.names, self.query, *condition, **options)
 
     # ------------------------------------------------------------------------------------------------------- estimates
     @property
@@ -280,6 +286,149 @@ class Posterior:
             attributes = dict(zip(labels, numbers[k], strict=True))
             graph.add_edge(self.names[self.query[free.row[k]]], name, weight=weight[k], scale=scale, **attributes)
         return graph
+
+    # ------------------------------------------------------------------------------------------------------ prediction
+    def predictive(
+        self, num_draws: int, random_state: RandomState = None, *, weighted: bool | None = None
+    ) -> Float[np.ndarray, "N d"]:
+        """New rows of data, x ~ ∫ N(μ, Ω⁻¹) p(Ω | X) dΩ, in the scale of the data.
+
+        Each row has a precision matrix of its own, one of the draws behind the estimates, taken as often as its weight
+        says. The mean μ is taken as known: the column means. After transform="nonparanormal" normal scores are turned
+        back to values by the observed ones (`Scatter.to_original`).
+
+        With a query the other variables follow their own posterior, which is a multivariate t and not penalized, and
+        query variables their distribution given those; this needs the data and one λ.
+
+        Parameters
+        ----------
+        num_draws
+            N.
+        random_state : int, numpy Generator or RandomState, or None
+        weighted
+            Overrides the property `weighted`.
+
+        Returns
+        -------
+        (N, d) array
+            Columns in the order of `names`.
+        """
+        num_draws, rest = _check_count(num_draws), self._rest()
+        w, rng = self._use(weighted), _numpy_rng(as_key(random_state))
+        chosen = resample(rng, w, num_draws)
+        x = [draw_rows_of_data(rng, self._rows(chosen[part]), self.query, rest) for part in self._blocks(num_draws)]
+        return self._units.to_original(np.concatenate(x))
+
+    def conditional(self, given: Any, level: float = 0.9, *, weighted: bool | None = None) -> pd.DataFrame:
+        """Variables that are not known, given those that are: x_a | x_b ~ N(μ_a − Ω_aa⁻¹Ω_ab(x_b − μ_b), Ω_aa⁻¹).
+
+        The uncertainty of Ω is included: the answer is the average of this over the posterior. The mean μ is taken as
+        known: the column means. After transform="nonparanormal" the model is one of normal scores; values are turned to
+        scores and back, and mean and sd are those of the values, by quadrature.
+
+        Parameters
+        ----------
+        given : mapping, pandas Series, pandas or polars DataFrame
+            Names and values of what is known, in the scale of the data. A mapping has a number for each name, or one
+            for each case; a table has a row for each case, and NaN where a case lacks a value. Whatever is not given is
+            predicted; ``{}`` asks for the marginal distributions. With a query all variables outside it must be given.
+        level
+            Of the predictive interval.
+        weighted
+            Overrides the property `weighted`.
+
+        Returns
+        -------
+        DataFrame
+            A row for each case and each variable that it lacks: case (the table's index, or 0, 1, …), variable, mean,
+            sd (of the prediction: var x = E var(x | Ω) + var E(x | Ω)), sd_mean (of E(x | Ω): what more data could
+            remove), lower and upper (interval that x falls into with probability `level`). `attrs` holds level,
+            weighted and the message of `diagnostics`.
+        """
+        probs, w = _tails(level), self._use(weighted)
+        return self._with_attrs(conditional_table(self._regression, w, given, probs, self._units), level, weighted)
+
+    def r_squared(self, level: float = 0.9, *, weighted: bool | None = None) -> pd.DataFrame:
+        """How much of the variance of each variable all others explain: R²_i = 1 − 1/(ω_ii Σ_ii), Σ = Ω⁻¹.
+
+        It is the share in the population, of a regression with the coefficients of each Ω: between 0 and 1, with no
+        adjustment to make, and free of the scale. After transform="nonparanormal" it is that of the normal scores.
+
+        With a query Σ_ii needs the covariance of the other variables; it is drawn from its own posterior, so the data
+        and one λ must be known.
+
+        Parameters
+        ----------
+        level
+            Of the credible interval.
+        weighted
+            Overrides the property `weighted`.
+
+        Returns
+        -------
+        DataFrame
+            A row for each query variable, the index: mean, sd, lower, upper. `attrs` as in `conditional`.
+        """
+        probs, rest = np.array(_tails(level)), self._rest()
+        w, rng = self._use(weighted), _numpy_rng(jax.random.fold_in(self._key, 1))
+        parts = [explained_share(rng, self._rows(part), self.query, rest) for part in self._blocks(self.num_draws)]
+        values = np.concatenate(parts).T
+        mean = values @ w
+        lower, upper = weighted_quantile(values, sort_order(values), w, probs)
+        columns = {"mean": mean, "sd": np.sqrt((values - mean[:, None]) ** 2 @ w), "lower": lower, "upper": upper}
+        index = pd.Index([self.names[k] for k in self.query], name="variable")
+        return self._with_attrs(pd.DataFrame(columns, index=index), level, weighted)
+
+    @cached_property
+    def _units(self) -> Scatter:
+        """The data, or what stands for them: a scale that changes nothing."""
+        if self.scatter is not None:
+            return self.scatter
+        d = len(self.names)
+        return Scatter(np.zeros((d, d)), 0, np.zeros(d), np.ones(d), self.names)
+
+    def _rest(self) -> Rest:
+        """The variables outside the query."""
+        columns = np.setdiff1d(np.arange(len(self.names)), self.query)
+        if not columns.size:
+            return Rest(columns, np.empty((0, 0)), 0.0, 1.0)
+        if self.scatter is None or self.lam is None or self.temperature is None:
+            lacking = "the data (`scatter`)" if self.scatter is None else "one λ, not an average: `posterior(lam, q)`"
+            raise ValueError(
+                f"with a query this needs {lacking}, for the covariance of the variables outside the query; "
+                "conditional() does without, if all of them are given"
+            )
+        A_22 = self.scatter.matrix[np.ix_(columns, columns)] + self.lam * np.eye(len(columns))
+        return Rest(columns, A_22, self.scatter.n, self.temperature)
+
+    def _blocks(self, num_draws: int) -> list[slice]:
+        """Parts of the draws whose whole matrices exist at once."""
+        return list(blocks(num_draws, self._free.position.size, 2**22))
+
+    def _rows(self, draws: slice | Int[np.ndarray, " k"]) -> Float[np.ndarray, "k s d"]:
+        return self._matrix(self._sample.values[:, draws].T)
+
+    def _regression(self, unknown: Int[np.ndarray, " a"]) -> tuple[np.ndarray, np.ndarray]:
+        """Slopes and variances of some columns given all others, in each draw."""
+        d = len(self.names)
+        if outside := [self.names[k] for k in np.setdiff1d(unknown, self.query)]:
+            shown = ", ".join(map(repr, outside[:5])) + (", …" if len(outside) > 5 else "")
+            raise ValueError(
+                f"with a query only its variables can be predicted, from all others: give values for {shown}, "
+                "or fit without a query"
+            )
+        position = self._free.position[[np.flatnonzero(self.query == k)[0] for k in unknown]]
+        known = np.setdiff1d(np.arange(d), unknown)
+        slope, variance = np.empty((self.num_draws, len(unknown), len(known))), np.empty((self.num_draws, len(unknown)))
+        for part in blocks(self.num_draws, position.size, 2**22):
+            rows = self._sample.values[:, part].T[:, position]
+            slope[part], variance[part] = regression(rows, unknown, known)
+        return slope, variance
+
+    def _with_attrs(self, table: pd.DataFrame, level: float, weighted: bool | None) -> pd.DataFrame:
+        use = self.weighted if weighted is None else weighted
+        table.attrs = {"level": float(level), "weighted": bool(use), "message": self._message()}
+        return table
 
     # ------------------------------------------------------------------------------------------------ how far to trust
     def diagnostics(self) -> dict[str, float | int | bool | str | None]:
@@ -407,6 +556,10 @@ def _check_query(query: ArrayLike, n_features: int) -> Int[np.ndarray, " s"]:
     if len(np.unique(positions)) < positions.size or positions.min() < 0 or positions.max() >= n_features:
         raise ValueError(f"query must hold different positions from 0 to {n_features - 1}, got {positions}")
     return positions.astype(np.intp)
+
+
+def _numpy_rng(key: Key[Array, ""]) -> np.random.Generator:
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
 
 def _check_count(num_draws: object) -> int:

@@ -18,7 +18,7 @@ _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars", " ": "blanks"}
 
 
 def read_table(
-    X: Any, names: Sequence[str] | None, min_rows: int = 2
+    X: Any, names: Sequence[str] | None, min_rows: int = 2, min_columns: int = 2
 ) -> tuple[Float[np.ndarray, "n d"], tuple[str, ...], Callable[[int], str]]:
     """Numbers with NaN for what is missing, column names, and how to call row i in a message."""
     if issparse(X):  # first: some sparse matrices are dicts
@@ -42,7 +42,7 @@ def read_table(
 
     labels = check_names(found if names is None else names, len(columns))
     shape = (len(columns[0]) if columns else 0, len(columns))
-    for count, axis, least in ((shape[1], "feature", 2), (shape[0], "sample", min_rows)):
+    for count, axis, least in ((shape[1], "feature", min_columns), (shape[0], "sample", min_rows)):
         if count < least:
             raise ValueError(f"Found {count} {axis}(s) (shape={shape}) while a minimum of {least} is required.")
     values = [_to_float(column, name, where) for column, name in zip(columns, labels, strict=True)]
