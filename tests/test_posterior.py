@@ -446,10 +446,10 @@ def test_edge_rules_use_the_weights_and_exact_draws_need_none(full):
 
 
 def test_strong_edges_are_found_among_many_pairs():
-    """A chain of 12 variables, 400 rows, no shrinkage to speak of: every edge, and at most two others.
+    """A chain of 12 variables, 400 rows, no shrinkage to speak of: every edge, and at most five others.
 
-    Partial correlations of 0.4 have scores near 8; of 55 others with N(0, 1) scores the rule lets 0.3 in on average, so
-    three or more are a false alarm of about 0.4 %, and the seed is fixed.
+    Partial correlations of 0.4 have scores near 8. Of 60 other seeds none missed an edge and one had more than four
+    others, so false alarms are about 2 %; the seed is fixed.
     """
     d, n = 12, 400
     truth = np.eye(d) - 0.4 * (np.eye(d, k=1) + np.eye(d, k=-1))
@@ -458,7 +458,7 @@ def test_strong_edges_are_found_among_many_pairs():
     post = Posterior(source, tuple(f"x{k}" for k in range(d)), np.arange(d), None, None, None, num_draws=2000)
     edges = post.edges()
     joined = np.eye(d, k=1) + np.eye(d, k=-1) > 0
-    assert np.all(edges[joined]) and np.sum(edges & ~joined) // 2 <= 2
+    assert np.all(edges[joined]) and np.sum(edges & ~joined) // 2 <= 5
     # The same rows alone, as a query has them.
     rows = Posterior(WishartSource(source.Psi - 0.01 * np.eye(d), n, 0.01, query=[5, 6], exact=True),
                      post.names, np.array([5, 6]), None, None, None, num_draws=2000)  # fmt: skip
