@@ -1,6 +1,6 @@
 """Are the answers after a fit right? Evidence, the choice of λ, and refinement, against exact answers.
 
-    python -m benchmarks.answers [--only small,closed,agree,select,refine]
+    python -m benchmarks.answers [--only small,closed,agree,select,refine,edges]
 
 small    d = 3 and 4: evidence against Wishart importance sampling with weights exp(−λΣ|ω|^q) ≤ 1, as many draws as it
          takes for an error of 0.01. Covered: within two standard errors, the oracle's included.
@@ -10,6 +10,8 @@ agree    d = n = 15: two fits with different seeds, nine (λ, q).
 select   λ of highest evidence at q = 1 beside 5-fold cross-validation of the graphical lasso, ten data sets.
 refine   quantiles after refine(50) against long exact chains, three data sets, nine (λ, q) each; beside it the error
          that 1000 exact draws would have, with that of the reference.
+edges    d = 30, n = 15 … 100, 20 truths (hub, band, random, as `simulate` draws them by default), 200 steps: F1 of the
+         default rule beside the best of all cuts of the same ranking, found with the truth at hand for each data set.
 Results also go to results/answers.csv; an item that is not measured again keeps its lines there.
 """
 
@@ -21,17 +23,18 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from rich.console import Console
 from scipy.special import gammaln
 
 import ggmflow as gf
 from benchmarks.continuum import LEVELS, MARGINALS, TOY_RANGE, Report
-from ggmflow.baselines import graphical_lasso
+from ggmflow.baselines import edge_metrics, graphical_lasso
+from ggmflow.baselines.metrics import edge_vector
 from ggmflow.data import Scatter
 from ggmflow.evidence import fit_prior, log_normalizer, prior_ranges
 from ggmflow.sampling import FlowSource
-from ggmflow.simulate import toy_problem
+from ggmflow.simulate import sample_gaussian, sparse_precision, toy_problem
 
 FILE = Path("results/answers.csv")
 POINTS = list(product((0.5, 2.0, 8.0), (1.0, 0.5, 0.25)))
@@ -204,7 +207,67 @@ def run_refine(report: Report) -> None:
     report.finish("refine", "4. Quantiles after refine(50), nine (λ, q) each")
 
 
-ITEMS = {"small": run_small, "closed": run_closed, "agree": run_agree, "select": run_select, "refine": run_refine}
+def f1_of_cuts(actual: Bool[np.ndarray, " m"], scores: Float[np.ndarray, " m"], cuts: np.ndarray) -> np.ndarray:
+    """F1 of the pairs that score at least each cut."""
+    found = scores >= cuts[:, None]
+    return 2 * np.sum(found & actual, axis=1) / np.maximum(np.sum(found, axis=1) + actual.sum(), 1)
+
+
+def run_edges(report: Report) -> None:
+    """The default edge rule against the best cut of its ranking."""
+    rng = np.random.default_rng(0)
+    kept = ("f1", "best", "interval", "n_edges", "fdr", "expected_fdr", "known", "known_best", "weighted")
+    means = []
+    for n in (15, 25, 45, 100):
+        lines, rankings = [], []
+        for seed in range(20):
+            truth = sparse_precision(30, graph=("hub", "band", "random")[seed % 3], random_state=seed)
+            X = sample_gaussian(truth, n, random_state=np.random.default_rng([seed, n]))
+            model = gf.GraphicalFlow(temperature=1.0, steps=200, random_state=0, progress=False).fit(X)
+            post = model.posterior()
+            chosen, actual = post.select_edges(), edge_vector("truth", truth) != 0
+            assert chosen.probability is not None
+            found = edge_metrics(truth, chosen.edges)
+            z, p = edge_vector("scores", np.abs(post.mean()) / post.sd(), pattern_only=False), chosen.probability
+            p, at = edge_vector("probability", p, pattern_only=False), edge_vector("edges", chosen.edges)
+            # If p were exactly right, the best cut would still win: it knows which of the doubtful pairs came true.
+            drawn = rng.random((50, p.size)) < p
+            known = [2 * np.sum(at & one) / max(at.sum() + one.sum(), 1) for one in drawn]
+            known_best = [f1_of_cuts(one, z, z).max() for one in drawn]
+            values = (found.f1, f1_of_cuts(actual, z, z).max(), edge_metrics(truth, post.edges(level=0.9)).f1)
+            values += (chosen.n_edges, 1 - found.precision if chosen.n_edges else 0.0, chosen.expected_fdr)
+            lines.append((*values, np.mean(known), np.mean(known_best), post.weighted))
+            rankings.append((actual, z))
+        mean: dict[str, float] = dict(zip(kept, np.mean(lines, axis=0).tolist(), strict=True))
+        se = dict(zip(kept, (np.std(lines, axis=0) / np.sqrt(20)).tolist(), strict=True))
+        cuts = np.linspace(0.3, 3, 271)
+        mean["common"] = float(np.max(np.mean([f1_of_cuts(actual, z, cuts) for actual, z in rankings], axis=0)))
+        means.append(mean)
+        report.add("edges", f"n = {n}: F1 of the default rule", mean["f1"], se["f1"])
+        report.add("edges", "    of the best cut, another for each data set", mean["best"], se["best"])
+        report.add("edges", "    ratio", mean["f1"] / mean["best"])
+        report.add("edges", "    ratio if its probabilities were exactly right", mean["known"] / mean["known_best"])
+        report.add("edges", "    F1 of the best cut that is the same for all 20", mean["common"])
+        report.add("edges", "    F1 of the 90 % interval", mean["interval"], se["interval"])
+        report.add("edges", "    edges chosen", mean["n_edges"], se["n_edges"], digits=".1f")
+        report.add("edges", "    false discovery rate", mean["fdr"], se["fdr"])
+        report.add("edges", "    as the rule expects it", mean["expected_fdr"], se["expected_fdr"])
+        report.add("edges", "    posteriors with usable weights, of 20", 20 * mean["weighted"], digits=".0f")
+    total = {name: float(np.mean([mean[name] for mean in means])) for name in means[0]}
+    report.add("edges", "all: F1 of the default rule / of the best cut", total["f1"] / total["best"], bar="≥ 0.95")
+    report.add("edges", "    if its probabilities were exactly right", total["known"] / total["known_best"])
+    report.add("edges", "    F1 / that of the best cut that is the same for all 20", total["f1"] / total["common"])
+    report.finish("edges", "5. The default edge rule, d = 30, 20 truths, 200 steps of training")
+
+
+ITEMS = {
+    "small": run_small,
+    "closed": run_closed,
+    "agree": run_agree,
+    "select": run_select,
+    "refine": run_refine,
+    "edges": run_edges,
+}
 
 
 def main() -> None:
@@ -215,6 +278,7 @@ def main() -> None:
     if unknown := sorted(set(wanted) - set(ITEMS)):
         parser.error(f"unknown item {', '.join(unknown)}: choose from {', '.join(ITEMS)}")
     warnings.simplefilter("ignore", gf.PoorFitWarning)
+    warnings.simplefilter("ignore", gf.RangeWarning)
     report = Report(Console(width=120), FILE)
     begin = time.perf_counter()
     for item, run in ITEMS.items():

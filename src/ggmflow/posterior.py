@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from numpy.typing import ArrayLike
 
 from ggmflow.data import Scatter
+from ggmflow.edges import EdgeSelection, rule_numbers, select
 from ggmflow.estimates import Sample
 from ggmflow.precision import check_rows, free_entries
 from ggmflow.predictive import Rest, conditional_table, draw_rows_of_data, explained_share, regression
@@ -27,7 +28,7 @@ from ggmflow.source import ChainSource, Draws, RandomState, Refinable, Source, a
 from ggmflow.table import check_names
 from ggmflow.weights import ImportanceWeights, blocks, importance_weights, resample, sort_order, weighted_quantile
 
-__all__ = ["Posterior", "PoorFitWarning", "Refinement", "Draws", "Source"]
+__all__ = ["Posterior", "EdgeSelection", "PoorFitWarning", "Refinement", "Draws", "Source"]
 
 
 class PoorFitWarning(UserWarning):
@@ -201,10 +202,58 @@ class Posterior:
         """Lower and upper end of the equal-tailed credible interval of every entry, (2, s, d)."""
         return self._matrix(self._sample.quantile(_tails(level), self._use(weighted)))
 
-    def edges(self, level: float = 0.9, *, weighted: bool | None = None) -> Bool[np.ndarray, "s d"]:
-        """Entries whose credible interval excludes zero, (s, d) of bool; no variable has an edge to itself."""
-        lower, upper = self._sample.quantile(_tails(level), self._use(weighted))
-        return self._matrix(self._sample.excludes_zero(lower, upper))
+    def select_edges(
+        self,
+        rule: str = "f1",
+        *,
+        level: float | None = None,
+        rate: float | None = None,
+        threshold: float | None = None,
+        cut: float | None = None,
+        weighted: bool | None = None,
+    ) -> EdgeSelection:
+        """Which pairs are edges, by a rule that the result names.
+
+        Parameters
+        ----------
+        rule : {"f1", "interval", "fdr", "probability"}
+            - "f1" needs no numbers: a two-group model turns the scores |mean|/sd of all pairs into probabilities
+              of an edge, and the set of highest expected F1 is chosen. Where the data say little it is large and mostly
+              false, as `expected_fdr` tells.
+            - "interval", the paper's rule: the credible interval of `level` (0.9) excludes zero.
+            - "fdr": the largest set whose mean probability of no edge in the same two-group model, the expected false
+              discovery rate, is at most `rate` (0.1).
+            - "probability": P(|association| > `threshold`) is above `cut` (0.1, 0.5).
+        level, rate, threshold, cut
+            Of the rule that they belong to.
+        weighted
+            Overrides the property `weighted`.
+
+        Returns
+        -------
+        EdgeSelection
+            edges, rule, probability, expected_fdr, expected_f1, n_edges.
+        """
+        numbers = rule_numbers(rule, level=level, rate=rate, threshold=threshold, cut=cut)
+        return select(self._sample, self._use(weighted), len(self.names), rule, numbers)
+
+    def edges(
+        self,
+        level: float | None = None,
+        *,
+        rule: str | None = None,
+        rate: float | None = None,
+        threshold: float | None = None,
+        cut: float | None = None,
+        weighted: bool | None = None,
+    ) -> Bool[np.ndarray, "s d"]:
+        """The edges alone of `select_edges`, (s, d) of bool; no variable has an edge to itself.
+
+        ``edges()`` is the default rule, ``edges(level=0.9)`` the entries whose 90 % credible interval excludes zero.
+        """
+        rule = _default_rule(level) if rule is None else rule
+        numbers = rule_numbers(rule, level=level, rate=rate, threshold=threshold, cut=cut)
+        return select(self._sample, self._use(weighted), len(self.names), rule, numbers).edges
 
     def association(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s d"]:
         """Posterior mean of the strength of every pair, (s, d), with ones for a variable and itself.
@@ -239,41 +288,78 @@ class Posterior:
         """
         return self._matrix(self._sample.sign_probability(self._use(weighted)))
 
-    def summary(self, level: float = 0.9, threshold: float = 0.1, *, weighted: bool | None = None) -> pd.DataFrame:
+    def local_false_sign_rate(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s d"]:
+        """Probability that the likelier sign of an entry is wrong, min(P(ω_ij < 0), P(ω_ij > 0)), (s, d).
+
+        At most ½; 0 for a variable and itself. A small rate means that the sign is known, not that there is an edge:
+        where all entries are taken to be nonzero, many that are zero have one.
+        """
+        positive = self._matrix(self._sample.sign_probability(self._use(weighted)))
+        return np.minimum(positive, 1 - positive)
+
+    def summary(
+        self,
+        level: float = 0.9,
+        threshold: float = 0.1,
+        *,
+        rule: str | EdgeSelection = "f1",
+        weighted: bool | None = None,
+    ) -> pd.DataFrame:
         """One row per free entry of Ω, row by row.
 
         Parameters
         ----------
         level
-            Of the credible intervals.
+            Of the credible intervals; of the rule "interval" too.
         threshold
-            Of `edge_probability`.
+            Of `edge_probability`; of the rule "probability" too.
+        rule
+            What makes an edge: one of the rules of `select_edges`, or what that returned.
         weighted
             Overrides the property `weighted`.
 
         Returns
         -------
         DataFrame
-            Columns row, column (names), mean, sd, median, lower, upper, edge (the interval excludes zero), p_positive
-            (`sign_probability`), edge_probability, association. The last three mean nothing for a diagonal entry and
-            are missing there. `attrs` holds level, threshold, weighted and the message of `diagnostics`.
+            Columns row, column (names), mean, sd, median, lower, upper, edge, p_positive (`sign_probability`),
+            edge_probability, association. The last three mean nothing for a diagonal entry and are missing there.
+            `attrs` holds level, threshold, the rule in words with its expected_fdr, weighted and the message of
+            `diagnostics`.
         """
-        return self._table(level, threshold, weighted)
+        return self._table(level, threshold, rule, weighted)
 
-    def to_networkx(self, level: float = 0.9, *, weighted: bool | None = None) -> nx.Graph:
-        """The graph of the entries whose credible interval excludes zero.
+    def to_networkx(
+        self,
+        level: float | None = None,
+        rule: str | EdgeSelection | None = None,
+        *,
+        weighted: bool | None = None,
+    ) -> nx.Graph:
+        """The graph of the edges.
 
         Nodes are names: all query variables, and of the others those that an edge joins to the query. So all variables
         are there for a full matrix, and otherwise the query with its Markov blanket.
 
+        Parameters
+        ----------
+        level
+            Of the credible intervals, 0.9 if not given. If it is, and no rule, edges are the entries whose interval
+            excludes zero.
+        rule
+            What makes an edge, as in `summary`; the default is that of `select_edges`.
+        weighted
+            Overrides the property `weighted`.
+
         Returns
         -------
         networkx.Graph
-            Node attributes: query (bool), column (position in the data). Edge attributes: weight (`association`), scale
-            ("partial correlation" or "regression weight": what the weight is), mean, lower, upper (of ω_ij),
-            p_positive, edge_probability (at 0.1). All are plain Python values, so any exporter can write them.
+            Graph attributes: those of `summary`, the rule in words among them. Node attributes: query (bool), column
+            (position in the data). Edge attributes: weight (`association`), scale ("partial correlation" or "regression
+            weight": what the weight is), mean, lower, upper (of ω_ij), p_positive, edge_probability (at 0.1). All are
+            plain Python values, so any exporter can write them.
         """
-        table = self._table(level, 0.1, weighted)
+        rule = _default_rule(level) if rule is None else rule
+        table = self._table(0.9 if level is None else level, 0.1, rule, weighted)
         free, labels = self._free, ["mean", "lower", "upper", "p_positive", "edge_probability"]
         numbers, weight = table[labels].to_numpy().tolist(), table["association"].to_list()
         graph = nx.Graph()
@@ -484,10 +570,15 @@ class Posterior:
     def _matrix(self, entries: np.ndarray) -> np.ndarray:
         return entries[..., self._free.position]
 
-    def _table(self, level: float, threshold: float, weighted: bool | None) -> pd.DataFrame:
+    def _table(self, level: float, threshold: float, rule: str | EdgeSelection, weighted: bool | None) -> pd.DataFrame:
         (low, high), threshold = _tails(level), _check_threshold(threshold)
         w, sample, names = self._use(weighted, depth=2), self._sample, np.array(self.names, dtype=object)
         lower, median, upper = sample.quantile([low, 0.5, high], w)
+        if not isinstance(rule, EdgeSelection):
+            shared = {"interval": {"level": level}, "probability": {"threshold": threshold}}.get(rule, {})
+            rule = select(sample, w, len(self.names), rule, rule_numbers(rule, **shared))
+        elif rule.edges.shape != self._free.position.shape:
+            raise ValueError(f"these edges have shape {rule.edges.shape}, not {self._free.position.shape}")
         pairs = {
             "p_positive": sample.sign_probability(w),
             "edge_probability": sample.edge_probability(threshold, w),
@@ -501,11 +592,18 @@ class Posterior:
             "median": median,
             "lower": lower,
             "upper": upper,
-            "edge": sample.excludes_zero(lower, upper),
+            "edge": rule.edges[self._free.row, self._free.column],
         } | {label: np.where(self._free.diagonal, np.nan, values) for label, values in pairs.items()}
         table = pd.DataFrame(columns)
         use = self.weighted if weighted is None else weighted
-        table.attrs = {"level": float(level), "threshold": threshold, "weighted": bool(use), "message": self._message()}
+        table.attrs = {
+            "level": float(level),
+            "threshold": threshold,
+            "rule": rule.rule,
+            "expected_fdr": rule.expected_fdr,
+            "weighted": bool(use),
+            "message": self._message(),
+        }
         return table
 
     # ----------------------------------------------------------------------------------------------------------- words
@@ -547,6 +645,11 @@ class Posterior:
         shown = ", ".join(self.names[k] for k in self.query[:4]) + (", …" if s > 4 else "")
         size = f"{d} variables" if s == d else f"the Markov blanket of {s} among {d} variables"
         return f"{size} ({shown}){self._where()}"
+
+
+def _default_rule(level: float | None) -> str:
+    """A level and no rule means intervals."""
+    return "f1" if level is None else "interval"
 
 
 def _check_query(query: ArrayLike, n_features: int) -> Int[np.ndarray, " s"]:

@@ -1,0 +1,264 @@
+"""Which pairs are edges: a two-group model of their scores, and the cut of highest expected F1.
+
+    z_i = E ω_i / sd ω_i ~ (1 − π) N(0, σ²) + π N(0, σ²(1 + a²)),   p_i = P(i is an edge | z),
+    the k pairs of largest p_i for which 2 Σ_{i≤k} p_i / (k + Σ_i p_i) is largest.
+
+No entry of a continuous posterior is exactly zero, and where rows are few its sign probabilities say more about the
+prior than about edges. What the draws do tell is which scores stand out from the bulk: σ is the spread of pairs without
+an edge, a the size of edges beside it. The scores alone do not determine π, σ and a well, so p averages over all three.
+"""
+
+from numbers import Real
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.special import expit, logsumexp, ndtri
+
+from ggmflow.estimates import Sample
+
+Pairs = Float[np.ndarray, " m"]
+Chosen = Bool[np.ndarray, " m"]
+
+# The rules, with the numbers that belong to each.
+RULES = {"f1": {}, "interval": {"level": 0.9}, "fdr": {"rate": 0.1}, "probability": {"threshold": 0.1, "cut": 0.5}}
+
+# σ relative to the median of all |z|, which some edges may have raised.
+_SPREAD = np.linspace(0.6, 1.1, 11)
+_SIZE = np.geomspace(0.75, 12, 9)  # a: smaller ones cannot be told from zero, larger ones are never mistaken for it
+_SHARE = np.geomspace(0.3, 8, 12)  # π relative to its prior mean
+_NEIGHBOURS, _WORTH = 2, 4  # edges of a variable a priori, and how many pairs of each variable this is worth
+# Where pairs are few, the bulk is no bulk. These |z| of a posterior without shrinkage count as pairs then.
+_ANCHOR = ndtri(0.5 + 0.5 * np.array([0.1, 0.3, 0.5, 0.7, 0.9]))
+_FLOOR = 0.01  # of the bulk: scores have a larger error by the number of draws alone
+
+
+class TwoGroups(NamedTuple):
+    """What the two-group model says of m pairs.
+
+    Attributes
+    ----------
+    probability : (m,) array
+        Of being an edge; it grows with |z|.
+    share : float
+        Mean of π a priori.
+    log_bayes_factor : float
+        Of two groups against one. Below zero the scores could as well be those of a graph without edges.
+    """
+
+    probability: Pairs
+    share: float
+    log_bayes_factor: float
+
+
+class EdgeSelection(NamedTuple):
+    """Edges and the rule that chose them.
+
+    Attributes
+    ----------
+    edges : (s, d) array of bool
+        No variable has an edge to itself.
+    rule : str
+        The rule in words, with its numbers.
+    probability : (s, d) array or None
+        The rule's own probability of an edge, 0 for a variable and itself: that of the two-group model, or
+        P(|association| > threshold). Intervals have none.
+    expected_fdr, expected_f1 : float
+        Expected share of false ones among the edges, and expected F1, by the two-group model whatever the rule. Without
+        edges the first is 0 and the second the probability that there are none.
+    n_edges : int
+        Every pair counts once.
+    """
+
+    edges: Bool[np.ndarray, "s d"]
+    rule: str
+    probability: Float[np.ndarray, "s d"] | None
+    expected_fdr: float
+    expected_f1: float
+    n_edges: int
+
+
+def two_groups(scores: Pairs, n_features: int) -> TwoGroups:
+    """Probability of an edge from the scores of all pairs.
+
+    A priori π ~ Beta(8, 4d − 8): two neighbours for each variable, as sure as if four of its pairs had been seen. Below
+    five variables it is Beta(8, 8). log a and σ are uniform on their ranges.
+
+    Parameters
+    ----------
+    scores : (m,) array
+        z, with any sign.
+    n_features
+        d.
+
+    Returns
+    -------
+    TwoGroups
+
+    Examples
+    --------
+    >>> z = np.append(np.random.default_rng(0).normal(size=400), [-9.0, 9.0])
+    >>> found = two_groups(z, 30)
+    >>> found.probability[-2:].round(2), round(found.probability[:-2].sum() / 400, 2)
+    (array([1., 1.]), np.float64(0.02))
+    """
+    z, place, count = np.unique(np.abs(scores), return_inverse=True, return_counts=True)  # equal scores stay equal
+    alpha, beta = _NEIGHBOURS * _WORTH, max(_WORTH * n_features - _NEIGHBOURS * _WORTH, _NEIGHBOURS * _WORTH)
+    share = alpha / (alpha + beta)
+    pi = share * _SHARE
+    pi = pi[pi < 1]
+    log_prior = alpha * np.log(pi) + (beta - 1) * np.log1p(-pi)  # α, not α − 1: the points are even in log π
+    log_prior -= logsumexp(log_prior)
+    spread = max(np.median(np.append(np.abs(scores), _ANCHOR)) / ndtri(0.75), _FLOOR) * _SPREAD
+
+    def log_odds(sigma: float, a: float) -> Float[np.ndarray, "pi m"]:
+        """log p/(1 − p) = log π/(1 − π) + log N(z | 0, σ²(1 + a²))/N(z | 0, σ²)."""
+        ratio = 0.5 * (z / sigma) ** 2 * a**2 / (1 + a**2) - 0.5 * np.log1p(a**2)
+        return np.log(pi / (1 - pi))[:, None] + ratio
+
+    one = np.array([np.sum(count * (-0.5 * (z / sigma) ** 2 - np.log(sigma))) for sigma in spread])
+    two = np.empty((spread.size, _SIZE.size, pi.size))
+    for s, sigma in enumerate(spread):
+        for k, a in enumerate(_SIZE):
+            two[s, k] = one[s] + np.logaddexp(0, log_odds(sigma, a)) @ count
+    two += count.sum() * np.log1p(-pi) + log_prior - np.log(_SIZE.size)
+    weight = np.exp(two - logsumexp(two))
+    probability = np.zeros(z.size)
+    for s, k in np.argwhere(weight.max(axis=2) > 1e-9):  # a second pass: all of the first would not fit in memory
+        probability += weight[s, k] @ expit(log_odds(float(spread[s]), float(_SIZE[k])))
+    return TwoGroups(probability.clip(0, 1)[place], share, float(logsumexp(two) - logsumexp(one)))
+
+
+def best_f1(probability: Pairs, at_least: float = 0.0) -> Chosen:
+    """The most probable pairs, as many as expected F1 asks for; equal ones are in or out together.
+
+    To choose nothing is worth Π(1 − p_i), the probability that this is right.
+
+    Parameters
+    ----------
+    probability : (m,) array
+        Of being an edge.
+    at_least
+        Pairs below are never chosen. With the share of edges a priori the scores must speak for an edge; else all of a
+        flat ranking would be chosen.
+
+    Examples
+    --------
+    >>> best_f1(np.array([0.9, 0.1, 0.6, 0.2]))
+    array([ True, False,  True, False])
+    """
+    cuts = np.unique(probability[probability >= at_least])  # ascending
+    chosen = np.zeros(probability.shape, bool)
+    best = expected_f1(probability, chosen)
+    ordered = np.sort(probability)
+    total = np.cumsum(ordered[::-1])[::-1]
+    first = np.searchsorted(ordered, cuts)
+    f1 = 2 * total[first] / (probability.size - first + probability.sum())
+    if cuts.size and f1.max() > best:
+        chosen = probability >= cuts[f1.argmax()]
+    return chosen
+
+
+def largest_set(error: Pairs, rate: float) -> Chosen:
+    """The most pairs, of smallest error first, whose mean error is at most the rate; equal ones are in or out together.
+
+    Examples
+    --------
+    >>> largest_set(np.array([0.3, 0.0, 0.1, 0.9]), 0.15)
+    array([ True,  True,  True, False])
+    """
+    ordered = np.sort(error)
+    last = np.searchsorted(ordered, ordered, side="right") - 1
+    mean = (np.cumsum(ordered) / np.arange(1, error.size + 1))[last]
+    allowed = ordered[mean <= rate]
+    return error <= (allowed.max() if allowed.size else -np.inf)
+
+
+def expected_f1(probability: Pairs, chosen: Chosen) -> float:
+    """2 Σ_{chosen} p_i / (number chosen + Σ_i p_i); Π(1 − p_i) if none are."""
+    if not chosen.any():
+        return float(np.prod(1 - probability))
+    return float(2 * probability[chosen].sum() / (chosen.sum() + probability.sum()))
+
+
+def rule_numbers(rule: str, **given: float | None) -> dict[str, float]:
+    """The numbers of a rule: what was given, checked, else the default."""
+    if not isinstance(rule, str) or rule not in RULES:
+        raise ValueError(f"unknown rule {rule!r}: choose one of {', '.join(RULES)}")
+    numbers = dict(RULES[rule])
+    for name, value in given.items():
+        if value is None:
+            continue
+        if name not in numbers:
+            known = f"takes {' and '.join(numbers)}" if numbers else "takes no numbers"
+            raise ValueError(f"the rule {rule!r} {known}, but {name} was given")
+        inside = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < np.inf
+        if not inside or (name != "threshold" and not 0 < float(value) < 1):
+            limits = "zero or positive" if name == "threshold" else "between 0 and 1"
+            raise ValueError(f"{name} must be a number {limits}, got {value!r}")
+        numbers[name] = float(value)
+    return numbers
+
+
+def select(
+    sample: Sample, w: Float[np.ndarray, " N"], n_features: int, rule: str, numbers: dict[str, float]
+) -> EdgeSelection:
+    """Edges by one of the rules.
+
+    Parameters
+    ----------
+    sample, w
+        Draws of the free entries and their weights.
+    n_features
+        d.
+    rule, numbers
+        As `rule_numbers` gives them.
+
+    Returns
+    -------
+    EdgeSelection
+    """
+    free = sample.free
+    pairs = np.flatnonzero(~free.diagonal)
+    mean, sd = sample.mean(w)[pairs], sample.sd(w)[pairs]
+    z = np.abs(np.divide(mean, sd, out=np.zeros_like(mean), where=sd > 0))  # a single draw has no spread: nothing known
+    groups = two_groups(z, n_features)
+    probability: Pairs | None = groups.probability
+    if rule == "interval":
+        level = numbers["level"]
+        lower, upper = sample.quantile([(1 - level) / 2, (1 + level) / 2], w)
+        chosen, probability = sample.excludes_zero(lower, upper)[pairs], None
+        words = f"{100 * level:g} % credible interval excludes zero"
+    elif rule == "probability":
+        probability = sample.edge_probability(numbers["threshold"], w)[pairs]
+        chosen = probability > numbers["cut"]
+        words = f"P(|association| > {numbers['threshold']:g}) > {numbers['cut']:g}"
+    elif rule == "fdr":
+        chosen = largest_set(1 - groups.probability, numbers["rate"])
+        words = f"expected false discovery rate ≤ {numbers['rate']:g}, two-group model: {_cut(z, chosen)}"
+    else:
+        chosen = best_f1(groups.probability, groups.share)
+        words = f"highest expected F1, two-group model: {_cut(z, chosen)}"
+    false = float(np.mean(1 - groups.probability[chosen])) if chosen.any() else 0.0
+    if rule == "f1" and chosen.any():
+        words += f", expected false discovery rate {false:.2f}"
+        if groups.log_bayes_factor < 0:
+            words += "; the scores could be those of a graph without edges"
+
+    def matrix(values: np.ndarray) -> np.ndarray:
+        out = np.zeros(free.diagonal.shape, values.dtype)
+        out[pairs] = values
+        return out[free.position]
+
+    return EdgeSelection(
+        edges=matrix(chosen),
+        rule=words,
+        probability=None if probability is None else matrix(probability),
+        expected_fdr=false,
+        expected_f1=expected_f1(groups.probability, chosen),
+        n_edges=int(chosen.sum()),
+    )
+
+
+def _cut(z: Pairs, chosen: Chosen) -> str:
+    return f"|mean|/sd ≥ {z[chosen].min():.3g}" if chosen.any() else "no pair qualifies"

@@ -1,0 +1,226 @@
+"""Edge rules against sums over every outcome, loops over every cut, and data made by the two-group model itself."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+from ggmflow import edges
+from ggmflow.edges import best_f1, expected_f1, largest_set, rule_numbers, two_groups
+from ggmflow.estimates import Sample
+from ggmflow.precision import free_entries
+
+D = 30
+M = D * (D - 1) // 2
+
+
+def simulate(rng, size=None, share=None):
+    """Scores of M pairs and which are edges; π and a from their priors unless given."""
+    pi = rng.beta(8, 4 * D - 8) if share is None else share
+    a = np.exp(rng.uniform(*np.log([0.75, 12]))) if size is None else size
+    edge = rng.random(M) < pi
+    return 0.6 * rng.normal(size=M) * np.where(edge, np.sqrt(1 + a**2), 1), edge
+
+
+# ----------------------------------------------------------------------------------------------------- the two groups
+@pytest.mark.parametrize("d", [3, 4, 5, 12])
+def test_probabilities_are_those_of_the_mixture_averaged_over_its_parameters(d):
+    """One density at a time, by SciPy."""
+    z = np.random.default_rng(d).normal(size=d * (d - 1) // 2) * 2
+    bulk = np.median(np.r_[np.abs(z), stats.halfnorm.ppf([0.1, 0.3, 0.5, 0.7, 0.9])]) / stats.norm.ppf(0.75)
+    beta = stats.beta(8, max(8, 4 * d - 8))
+    log_two, log_one, p, log_prior = [], [], [], []
+    for sigma in bulk * np.linspace(0.6, 1.1, 11):
+        log_one.append(stats.norm.logpdf(z, 0, sigma).sum())
+        for a, times in product(np.geomspace(0.75, 12, 9), np.geomspace(0.3, 8, 12)):
+            pi = times * beta.mean()
+            if pi < 1:
+                null, edge = (1 - pi) * stats.norm.pdf(z, 0, sigma), pi * stats.norm.pdf(z, 0, sigma * np.hypot(1, a))
+                log_prior.append(beta.logpdf(pi) + np.log(pi))  # points even in log π
+                log_two.append(log_prior[-1] + np.log(null + edge).sum())
+                p.append(edge / (null + edge))
+    found = two_groups(z, d)
+    np.testing.assert_allclose(found.probability, np.exp(log_two - logsumexp(log_two)) @ np.array(p), rtol=1e-6)
+    expected = logsumexp(log_two) - logsumexp(log_prior) - (logsumexp(log_one) - np.log(11))
+    assert found.log_bayes_factor == pytest.approx(expected) and found.share == pytest.approx(beta.mean())
+
+
+def test_signs_and_order_do_not_matter_and_larger_scores_are_likelier(rng):
+    z, _ = simulate(rng)
+    found, order = two_groups(z, D).probability, rng.permutation(M)
+    np.testing.assert_allclose(two_groups(-z[order], D).probability, found[order])
+    assert np.all(np.diff(found[np.argsort(np.abs(z))]) >= -1e-12) and np.all((found >= 0) & (found <= 1))
+
+
+def test_probabilities_are_calibrated():
+    """Data of the model's own prior: among pairs near each p, that share are edges.
+
+    300 data sets, 8 bins at 4.5 standard errors and 0.02 for the spread that the bulk is only an estimate of: false
+    alarms below 1e-4. Data sets differ in π and a, so the standard error is that of their sums.
+    """
+    rng = np.random.default_rng(5)
+    bins = np.array([0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 0.95, 1.01])
+    difference, count = np.zeros((300, 8)), np.zeros((300, 8))
+    for k in range(300):
+        z, edge = simulate(rng)
+        p = two_groups(z, D).probability
+        at = np.digitize(p, bins) - 1
+        difference[k] = np.bincount(at, edge - p, minlength=8)
+        count[k] = np.bincount(at, minlength=8)
+    error = np.sqrt(np.sum(difference**2, axis=0)) / count.sum(axis=0)
+    off = difference.sum(axis=0) / count.sum(axis=0)
+    assert np.all(count.sum(axis=0) > 300) and np.all(np.abs(off) < 4.5 * error + 0.02), (off, error)
+
+
+def test_the_false_discovery_rate_is_what_was_asked_for():
+    """Edges five times the bulk, 200 data sets: the rate 0.1 within 0.03, four times the standard error of the mean."""
+    rng = np.random.default_rng(6)
+    rates, found = [], []
+    for _ in range(200):
+        z, edge = simulate(rng, size=5.0, share=0.07)
+        chosen = largest_set(1 - two_groups(z, D).probability, 0.1)
+        rates.append(np.mean(~edge[chosen]) if chosen.any() else 0.0)
+        found.append(np.mean(chosen[edge]))
+    assert abs(np.mean(rates) - 0.1) < 0.03 and 4 * np.std(rates) / np.sqrt(200) < 0.03
+    assert np.mean(found) > 0.4
+
+
+def test_expected_f1_is_reached_and_near_what_known_parameters_would_give():
+    """200 data sets: mean F1 within 0.03 of what was expected, and 97 % of that with π, σ and a known."""
+    rng = np.random.default_rng(7)
+    lines = []
+    for _ in range(200):
+        z, edge = simulate(rng, size=5.0, share=0.07)
+        p = two_groups(z, D).probability
+        odds = 0.07 / 0.93 * np.exp(0.5 * (z / 0.6) ** 2 * 25 / 26) / np.sqrt(26)
+        for_known, chosen = best_f1(odds / (1 + odds)), best_f1(p, 8 / (4 * D))
+        lines.append(
+            [2 * np.sum(edge & x) / (edge.sum() + x.sum()) for x in (chosen, for_known)] + [expected_f1(p, chosen)]
+        )
+    own, known, expected = np.mean(lines, axis=0)
+    assert abs(own - expected) < 0.03 and own > 0.97 * known
+
+
+def test_without_edges_the_false_discovery_rule_chooses_next_to_nothing():
+    """100 data sets of pure noise: fewer than 0.2 edges in the mean, while F1 gambles and says that it does."""
+    rng = np.random.default_rng(8)
+    groups = [two_groups(rng.normal(size=M), D) for _ in range(100)]
+    assert np.mean([largest_set(1 - found.probability, 0.1).sum() for found in groups]) < 0.2
+    assert np.mean([found.log_bayes_factor < 0 for found in groups]) > 0.8
+    for found in groups:
+        assert np.mean(found.probability[best_f1(found.probability, found.share)]) < 0.5
+
+
+# -------------------------------------------------------------------------------------------------------------- cuts
+@pytest.mark.parametrize("seed", range(5))
+def test_no_set_of_pairs_has_a_higher_expected_f1(seed):
+    p = np.random.default_rng(seed).beta(0.5, 1, size=8)
+    subsets = np.array(list(product([False, True], repeat=8)))
+    best = max(expected_f1(p, subset) for subset in subsets)
+    assert expected_f1(p, best_f1(p)) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_ratio_stands_for_the_expectation(seed):
+    """E F1 over all 2⁸ outcomes: the chosen set is within 3 % of the best one."""
+    p = np.random.default_rng(seed).beta(0.5, 1, size=8)
+    sets = np.array(list(product([False, True], repeat=8)))
+    chance = np.prod(np.where(sets, p, 1 - p), axis=1)
+    both = sets.astype(int) @ sets.T.astype(int)
+    size = sets.sum(axis=1)
+    total = size[:, None] + size
+    f1 = np.where(total > 0, 2 * both / np.maximum(total, 1), 1.0)  # nothing chosen where nothing is: right
+    exact = f1 @ chance
+    own = np.flatnonzero(np.all(sets == best_f1(p), axis=1))[0]
+    assert exact[own] > 0.97 * exact.max()
+
+
+def test_ties_are_in_or_out_together():
+    p = np.array([0.5, 0.9, 0.5, 0.5, 0.01])
+    np.testing.assert_array_equal(best_f1(p), [True, True, True, True, False])
+    np.testing.assert_array_equal(best_f1(p, at_least=0.6), [False, True, False, False, False])
+    error = np.array([0.2, 0.2, 0.0, 0.2])
+    np.testing.assert_array_equal(largest_set(error, 0.1), [False, False, True, False])  # not one of three alike
+    np.testing.assert_array_equal(largest_set(error, 0.16), [True] * 4)
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.1, 0.3, 0.99])
+def test_the_largest_set_by_trying_all(rate, rng):
+    error = rng.beta(0.5, 0.5, size=10)
+    chosen = largest_set(error, rate)
+    sizes = [sum(subset) for subset in product([0, 1], repeat=10) if any(subset)
+             and np.dot(subset, error) <= rate * sum(subset)]  # fmt: skip
+    assert chosen.sum() == max(sizes, default=0)
+    assert not chosen.any() or error[chosen].mean() <= rate
+
+
+# -------------------------------------------------------------------------------------------------------- edge cases
+def test_one_pair():
+    """Beta(8, 8): a sure pair is an edge, one near zero is none. Nothing to compare it with: N(0, 1) is the bulk."""
+    near, far = (two_groups(np.array([z]), 2) for z in (0.2, 6.0))
+    assert not best_f1(near.probability, near.share).any() and best_f1(far.probability, far.share).all()
+    assert near.probability[0] < 0.5 < 0.9 < far.probability[0] and near.share == 0.5
+
+
+def test_all_pairs_are_edges():
+    found = two_groups(np.array([9.0, -10.0, 12.0]), 3)
+    assert best_f1(found.probability, found.share).all()
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-300, 3.0, 1e6])
+def test_a_flat_ranking_has_no_edges(value):
+    """Equal scores say nothing about any pair."""
+    found = two_groups(np.full(M, value), D)
+    assert np.ptp(found.probability) == 0 and not best_f1(found.probability, found.share).any()
+    assert not largest_set(1 - found.probability, 0.1).any()
+
+
+def test_mostly_zeros_and_huge_scores_are_finite():
+    found = two_groups(np.r_[np.zeros(M - 1), 1e8], D)
+    assert np.all(np.isfinite(found.probability)) and found.probability[-1] == pytest.approx(1)
+    np.testing.assert_array_equal(np.flatnonzero(best_f1(found.probability, found.share)), [M - 1])
+
+
+def test_no_pairs():
+    found = two_groups(np.zeros(0), 1)
+    assert found.probability.shape == (0,) and found.log_bayes_factor == pytest.approx(0)
+    assert best_f1(found.probability).shape == largest_set(found.probability, 0.1).shape == (0,)
+    assert expected_f1(found.probability, np.zeros(0, bool)) == 1
+
+
+def test_a_single_draw_knows_nothing():
+    free = free_entries(np.arange(4), 4)
+    sample = Sample(np.random.default_rng(0).normal(size=(10, 1)) + 5, free)
+    for rule in ("f1", "fdr"):
+        chosen = edges.select(sample, np.ones(1), 4, rule, rule_numbers(rule))
+        assert not chosen.edges.any() and chosen.n_edges == 0 and chosen.expected_fdr == 0
+        assert chosen.rule.endswith("no pair qualifies")
+
+
+@pytest.mark.parametrize(
+    ("rule", "given", "message"),
+    [
+        ("best", {}, "unknown rule 'best': choose one of f1, interval, fdr, probability"),
+        (3, {}, "unknown rule 3"),
+        ("f1", {"level": 0.9}, "'f1' takes no numbers, but level was given"),
+        ("interval", {"rate": 0.1}, "'interval' takes level, but rate was given"),
+        ("probability", {"level": 0.1}, "takes threshold and cut, but level"),
+        ("interval", {"level": 90}, "level must be a number between 0 and 1, got 90"),
+        ("fdr", {"rate": True}, "rate must be a number between 0 and 1, got True"),
+        ("fdr", {"rate": np.nan}, "rate must be"),
+        ("probability", {"cut": 1.0}, "cut must be"),
+        ("probability", {"threshold": -0.1}, "threshold must be a number zero or positive"),
+        ("probability", {"threshold": "0.1"}, "threshold must be"),
+    ],
+)
+def test_wrong_rules_and_numbers_are_named(rule, given, message):
+    with pytest.raises(ValueError, match=message):
+        rule_numbers(rule, **given)
+
+
+def test_numbers_have_defaults():
+    assert rule_numbers("fdr", rate=None, level=None) == {"rate": 0.1}
+    assert rule_numbers("probability", threshold=0) == {"threshold": 0.0, "cut": 0.5}
+    assert rule_numbers("f1") == {} and rule_numbers("interval") == {"level": 0.9}
