@@ -1,6 +1,6 @@
-"""Are the answers after a fit right? Evidence, the choice of λ, and refinement, against exact answers.
+"""Are the answers after a fit right? Evidence, the choice of λ, modes, refinement and edges, against exact answers.
 
-    python -m benchmarks.answers [--only small,closed,agree,select,refine,edges]
+    python -m benchmarks.answers [--only small,closed,agree,select,path,refine,edges]
 
 small    d = 3 and 4: evidence against Wishart importance sampling with weights exp(−λΣ|ω|^q) ≤ 1, as many draws as it
          takes for an error of 0.01. Covered: within two standard errors, the oracle's included.
@@ -8,6 +8,7 @@ closed   d = 15: with a penalty too weak to matter (λ = 1e-6, q = 0.1) evidence
          form; and the scaling law of the prior's normalizer at q = 1.
 agree    d = n = 15: two fits with different seeds, nine (λ, q).
 select   λ of highest evidence at q = 1 beside 5-fold cross-validation of the graphical lasso, ten data sets.
+path     posterior modes: at q = 1 against the graphical lasso, for q < 1 against other solvers of the same problem.
 refine   quantiles after refine(50) against long exact chains, three data sets, nine (λ, q) each; beside it the error
          that 1000 exact draws would have, with that of the reference.
 edges    d = 30, n = 15 … 100, 20 truths (hub, band, random, as `simulate` draws them by default), 200 steps: F1 of the
@@ -16,10 +17,13 @@ Results also go to results/answers.csv; an item that is not measured again keeps
 """
 
 import argparse
+import importlib.util
 import time
 import warnings
+from collections import Counter
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -31,8 +35,10 @@ import ggmflow as gf
 from benchmarks.continuum import LEVELS, MARGINALS, TOY_RANGE, Report
 from ggmflow.baselines import edge_metrics, graphical_lasso
 from ggmflow.baselines.metrics import edge_vector
+from ggmflow.baselines.nonconvex import nonconvex_precision
 from ggmflow.data import Scatter
 from ggmflow.evidence import fit_prior, log_normalizer, prior_ranges
+from ggmflow.path import make_problem, solve_path
 from ggmflow.sampling import FlowSource
 from ggmflow.simulate import sample_gaussian, sparse_precision, toy_problem
 
@@ -207,6 +213,75 @@ def run_refine(report: Report) -> None:
     report.finish("refine", "4. Quantiles after refine(50), nine (λ, q) each")
 
 
+class PowerPenalty(NamedTuple):
+    """|ω|^q as skglm's reweighting wants it."""
+
+    q: float
+
+    def derivative(self, w: np.ndarray) -> np.ndarray:
+        """Slope at |ω|."""
+        return self.q * np.maximum(np.abs(w), 1e-300) ** (self.q - 1)
+
+
+def other_modes(S: np.ndarray, n: float, lam: float, q: float) -> dict[str, np.ndarray]:
+    """Modes by other solvers: this package's baseline from two starts, and skglm if it is installed."""
+    options = {"rho": lam / n, "gamma": q, "iterate": True, "diagonal": "l1", "offset": 0.0}
+    lasso = graphical_lasso(S / n, n, lam).precision
+    found = {
+        "reweighting from a shrunk covariance": nonconvex_precision(S / n, n, "lq", **options).precision,
+        "reweighting from the lasso": nonconvex_precision(S / n, n, "lq", initial=lasso, **options).precision,
+    }
+    if importlib.util.find_spec("skglm"):
+        from skglm.covariance import AdaptiveGraphicalLasso  # pyright: ignore[reportMissingImports]
+
+        model = AdaptiveGraphicalLasso(alpha=lam / n, n_reweights=50, max_iter=2000, tol=1e-10, penalty=PowerPenalty(q))
+        precision = np.asarray(model.fit(S / n + lam / n * np.eye(len(S)), mode="precomputed").precision_)
+        found["skglm's reweighting"] = (precision + precision.T) / 2
+    return found
+
+
+def run_path(report: Report) -> None:
+    """Modes along λ."""
+    for d, n in ((15, 15), (30, 25), (100, 60)):
+        S = Scatter.from_data(toy_problem(d, n, random_state=0)[0]).matrix
+        largest = np.max(np.abs(S - np.diag(np.diag(S))))
+        lams, seconds = np.geomspace(largest / 50, largest, 50), []
+        for _ in range(3):
+            begin = time.perf_counter()
+            path = solve_path(S, n, lams.tolist(), 1.0, np.arange(d))
+            middle = time.perf_counter()
+            lasso = np.array([graphical_lasso(S / n, n, lam).precision for lam in lams])
+            seconds.append((middle - begin, time.perf_counter() - middle))
+        ours, theirs = np.min(seconds, axis=0)
+        error, zeros = np.max(np.abs(path.precision - lasso)), np.sum((path.precision != 0) != (lasso != 0))
+        report.add("path", f"d = {d}, q = 1, 50 λ: largest difference", float(error), bar="≤ 1e-5", digits=".1e")
+        report.add("path", "    entries that are zero in one only", float(zeros), bar="≤ 0", digits=".0f")
+        report.add("path", "    time / graphical lassos one by one", float(ours / theirs), bar="≤ 2", digits=".2f")
+    gains: dict[str, list[float]] = {}
+    residual, starts = 0.0, Counter[str]()
+    for seed in range(20):
+        X = toy_problem(15, 15, random_state=seed)[0]
+        model = gf.GraphicalFlow(lam=TOY_RANGE, steps=200, random_state=0, progress=False).fit(X)
+        S, n, lams = model.scatter_.matrix, model.scatter_.n, np.geomspace(*TOY_RANGE, 5)
+        for q in (0.25, 0.5, 0.75):
+            path = model.path(q, lams)
+            residual = max(residual, float(np.max(path.kkt_residual)))
+            starts.update(path.start)
+            for lam, value in zip(lams.tolist(), path.objective, strict=True):
+                at = make_problem(S, n, lam, q, model.query_)
+                for name, precision in other_modes(S, n, lam, q).items():
+                    gains.setdefault(name, []).append(at.objective(precision) - value)
+    for name, values in gains.items():
+        gain = np.array(values)
+        report.add("path", f"q < 1, against {name}: worst gain", float(gain.min()), bar="≥ -1e-8", digits=".1e")
+        report.add("path", f"    strictly better, of {gain.size}", float(np.mean(gain > 1e-8)), digits=".2f")
+        report.add("path", "    mean gain", float(gain.mean()), digits=".3f")
+    report.add("path", "largest KKT residual", residual, bar="≤ 1e-6", digits=".1e")
+    for name, count in starts.most_common():
+        report.add("path", f"    best from {name}", count, digits=".0f")
+    report.finish("path", "3. Modes; q < 1: 20 data sets with d = n = 15, five λ, three q", "Gain: in the objective f.")
+
+
 def f1_of_cuts(actual: Bool[np.ndarray, " m"], scores: Float[np.ndarray, " m"], cuts: np.ndarray) -> np.ndarray:
     """F1 of the pairs that score at least each cut."""
     found = scores >= cuts[:, None]
@@ -265,6 +340,7 @@ ITEMS = {
     "closed": run_closed,
     "agree": run_agree,
     "select": run_select,
+    "path": run_path,
     "refine": run_refine,
     "edges": run_edges,
 }

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 import ggmflow as gf
 from ggmflow.baselines import graphical_lasso
 from ggmflow.baselines.nonconvex import nonconvex_precision
-from ggmflow.path import complete, problem, solve_path
+from ggmflow.path import complete, make_problem, solve_path
 from tests.models import quick
 
 
@@ -79,7 +79,7 @@ def test_a_query_pays_for_its_pairs_only(q):
     found = solve_path(S, n, lams, q, query)
     assert found.precision.shape == (3, 2, 8) and found.kkt_residual.max() < 1e-7
     for k, lam in enumerate(lams):
-        at = problem(S, n, lam, q, query)
+        at = make_problem(S, n, lam, q, query)
         full = complete(at, found.precision[k], query)
         assert at.objective(full) == pytest.approx(objective(full, S, n, lam, q, query), abs=1e-10)
         assert found.objective[k] == pytest.approx(at.objective(full), abs=1e-10)
@@ -177,12 +177,12 @@ def test_starts_are_used():
 def test_residual_tells_a_solution_from_another_matrix():
     S = scatter_matrix(6, 12)
     for q in (0.5, 1.0, 1.5):
-        at = problem(S, 12, 2.0, q, np.arange(6))
+        at = make_problem(S, 12, 2.0, q, np.arange(6))
         assert at.residual(np.eye(6), np.eye(6)) > 0.05
         Omega = solve_path(S, 12, [2.0], q, np.arange(6)).precision[0]
         assert at.residual(Omega, np.linalg.inv(Omega)) < 1e-7
         assert at.residual(Omega * 1.01, np.linalg.inv(Omega * 1.01)) > 1e-3
-    assert problem(S, 12, 2.0, 1.0, np.arange(6)).objective(-np.eye(6)) == np.inf
+    assert make_problem(S, 12, 2.0, 1.0, np.arange(6)).objective(-np.eye(6)) == np.inf
 
 
 # -------------------------------------------------------------------------------------------------------- the estimator

@@ -43,7 +43,7 @@ from ggmflow.evidence import (
 )
 from ggmflow.flow.build import Architecture, MatrixFlow, query_first, untrained_flow
 from ggmflow.model_file import FittedModel
-from ggmflow.path import ModePath, complete, describe, problem, solve_path
+from ggmflow.path import ModePath, complete, describe, make_problem, solve_path
 from ggmflow.posterior import Posterior
 from ggmflow.progress import counting_bar, training_bar
 from ggmflow.sampling import FlowSource, chunk_size
@@ -402,7 +402,7 @@ class GraphicalFlow(BaseEstimator):
         if not exact:
             if coldest > 0.1:
                 raise ValueError("the flow alone gives modes only where it is cold: fit with temperature=(0.01, 1.0)")
-            problems = [problem(self.scatter_.matrix, n, each, q, self.query_) for each in lams]
+            problems = [make_problem(self.scatter_.matrix, n, each, q, self.query_) for each in lams]
             means = [source.sample(key, 1000).precision.mean(axis=0) for source in sources]
             modes = [complete(each, rows, self.query_) for each, rows in zip(problems, means, strict=True)]
             return describe(problems, lams, modes, ["flow"] * len(lams), self.query_)

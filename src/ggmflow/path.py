@@ -110,7 +110,7 @@ class Problem(NamedTuple):
         return float(np.max(violation / np.sqrt(np.outer(np.diag(W), np.diag(W)))))
 
 
-def problem(S: Matrix, n: float, lam: float, q: float, query: Int[np.ndarray, " s"]) -> Problem:
+def make_problem(S: Matrix, n: float, lam: float, q: float, query: Int[np.ndarray, " s"]) -> Problem:
     """f for given data, λ, q and query columns."""
     asked = np.isin(np.arange(len(S)), query)
     return Problem(S / n, lam / n, q, (asked[:, None] | asked) & ~np.eye(len(S), dtype=bool))
@@ -150,7 +150,7 @@ def solve_path(
     ModePath
     """
     ascending = np.argsort(lams, kind="stable")
-    problems = [problem(S, n, lam, q, query) for lam in lams]
+    problems = [make_problem(S, n, lam, q, query) for lam in lams]
     with BLAS.limit(limits=1, user_api="blas"):
         if q < 1:
             starts = [[complete(problems[k], rows, query) for rows in flow_starts(lams[k])] for k in ascending]
