@@ -23,7 +23,7 @@ import warnings
 from collections import Counter
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -234,7 +234,8 @@ def other_modes(S: np.ndarray, n: float, lam: float, q: float) -> dict[str, np.n
     if importlib.util.find_spec("skglm"):
         from skglm.covariance import AdaptiveGraphicalLasso  # pyright: ignore[reportMissingImports]
 
-        model = AdaptiveGraphicalLasso(alpha=lam / n, n_reweights=50, max_iter=2000, tol=1e-10, penalty=PowerPenalty(q))
+        penalty: Any = PowerPenalty(q)
+        model = AdaptiveGraphicalLasso(alpha=lam / n, n_reweights=50, max_iter=2000, tol=1e-10, penalty=penalty)
         precision = np.asarray(model.fit(S / n + lam / n * np.eye(len(S)), mode="precomputed").precision_)
         found["skglm's reweighting"] = (precision + precision.T) / 2
     return found
