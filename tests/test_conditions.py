@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ggmflow.conditions import Ranges, find_ranges
+from ggmflow.conditions import Ranges, find_ranges, likely_lam
 from ggmflow.data import Scatter
 
 SCATTER = Scatter(np.array([[10.0, -4.0], [-4.0, 10.0]]), 10, np.zeros(2), np.ones(2), ("a", "b"))
@@ -28,7 +28,17 @@ def test_condition():
             RANGES.condition(2.0, wrong, 0.1)
 
 
-def test_automatic_range_ends_where_the_graphical_lasso_has_no_edge():
-    assert find_ranges("auto", 1.0, 1.0, SCATTER) == ((0.08, 4.0), (1.0, 1.0), (1.0, 1.0))
-    independent = Scatter(10.0 * np.eye(2), 10, np.zeros(2), np.ones(2), ("a", "b"))
-    assert find_ranges("auto", 1.0, 1.0, independent).lam == (0.01, 0.5)
+def test_likely_lam_is_exact_where_the_posterior_is_known():
+    """Many rows: E|ω_ij| = |ω̂_ij|, and λ = D/(½ tr Ω + Σ|ω_ij|) in the scale of the data."""
+    scatter = Scatter(1e6 * np.array([[2.0, -0.8], [-0.8, 2.0]]), 1_000_000, np.zeros(2), np.ones(2), ("a", "b"))
+    Omega = np.linalg.inv([[2.0, -0.8], [-0.8, 2.0]])
+    assert likely_lam(scatter, np.arange(2)) == pytest.approx(3 / (Omega[0, 0] + abs(Omega[0, 1])), rel=1e-3)
+    independent = Scatter(100.0 * np.eye(3), 100, np.zeros(3), np.ones(3), ("a", "b", "c"))
+    noise = np.sqrt(2 / np.pi / 104)  # of each of three pairs
+    assert likely_lam(independent, np.arange(3)) == pytest.approx(6 / (1.5 + 3 * noise))
+    assert likely_lam(independent, np.arange(1)) == pytest.approx(6 / (1.5 + 2 * noise))  # two pairs with the query
+
+
+def test_automatic_range_is_around_it():
+    centre = likely_lam(SCATTER, np.arange(2))
+    assert find_ranges("auto", 1.0, 1.0, SCATTER, np.arange(2)).lam == (centre / 10, centre * 5)

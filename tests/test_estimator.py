@@ -178,10 +178,8 @@ def test_ranges(untrained):
         fitted = gf.GraphicalFlow(**parameters).fit(TABLE)
         return fitted.lam_range_, fitted.q_range_, fitted.temperature_range_
 
-    R = TABLE.corr().to_numpy() - np.eye(4)
-    top = 20 * np.abs(R).max()
     lam, q, temperature = ranges()
-    assert lam == (pytest.approx(top / 50), pytest.approx(top))
+    assert lam[1] == pytest.approx(50 * lam[0])
     assert (q, temperature) == ((0.25, 1.25), (0.01, 1.0))
     assert ranges(lam=2, q=1, temperature=1) == ((2.0, 2.0), (1.0, 1.0), (1.0, 1.0))
     assert ranges(lam=[1, 2], q=np.array([0.5, 2.0]), temperature=(0.1, 0.1))[0] == (1.0, 2.0)
@@ -189,11 +187,19 @@ def test_ranges(untrained):
     assert wide == ((1e-3, 1e3), (0.1, 2.0), (0.001, 1.0))
 
 
-def test_lam_auto_without_correlations(untrained):
-    """Orthogonal columns: the scale of S is all there is to go by."""
-    X = np.array([[1, 1, 1], [1, -1, 1], [-1, 1, 1], [-1, -1, 1], [1, 1, -1], [1, -1, -1], [-1, 1, -1], [-1, -1, -1]])
-    low, high = gf.GraphicalFlow(lam="auto", temperature=1.0).fit(X).lam_range_
-    assert (low, high) == (pytest.approx(0.05 * 8 / 50), pytest.approx(0.05 * 8))
+@pytest.mark.parametrize(("n", "kind"), [(20, "sparse"), (2000, "sparse"), (40, "independent"), (100, "one factor")])
+def test_lam_auto_holds_the_highest_evidence(n, kind):
+    """Few rows or many, strong correlations or none. All have four columns, so little is compiled."""
+    rng = np.random.default_rng(0)
+    X = {
+        "sparse": gf.simulate.toy_problem(4, n, random_state=1)[0],
+        "independent": rng.normal(size=(n, 4)),
+        "one factor": rng.normal(size=(n, 1)) + 0.4 * rng.normal(size=(n, 4)),
+    }[kind]
+    model = gf.GraphicalFlow(temperature=1.0, steps=4 * CHUNK, random_state=0, progress=False).fit(X)
+    for q in (0.25, 1.0):
+        best = model.select(q=q)
+        assert best.at_ends == () and 1.5 * model.lam_range_[0] < best.lam < model.lam_range_[1] / 1.5
 
 
 @pytest.mark.parametrize(

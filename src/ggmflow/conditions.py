@@ -7,13 +7,16 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from scipy.special import ndtr
 
 from ggmflow.data import Scatter
+from ggmflow.precision import shrunk_precision
 
 _Pair = tuple[float, float]
 # τ was trained for exponents in this range.
 Q_LIMITS = (0.1, 2.0)
+_BELOW, _ABOVE = 10, 5  # factors that an automatic range of λ goes beyond a guess, which is rather too large
 
 
 class Ranges(NamedTuple):
@@ -69,25 +72,43 @@ class Choice(NamedTuple):
     at_ends: tuple[str, ...]
 
 
-def find_ranges(lam: Any, q: Any, temperature: Any, scatter: Scatter) -> Ranges:
+def find_ranges(lam: Any, q: Any, temperature: Any, scatter: Scatter, query: Int[np.ndarray, " s"]) -> Ranges:
     """Ranges from an estimator's parameters, each a number or a pair; `lam` may be "auto".
 
-    "auto" spans from fifty times below the largest off-diagonal entry of S, where the graphical lasso has no edge left,
-    up to it.
+    "auto" spans a factor of 50 around the λ where the evidence is about highest.
     """
     if isinstance(lam, str):
         if lam != "auto":
             raise ValueError(f"lam must be 'auto', a positive number or (low, high), got {lam!r}")
-        largest = np.max(np.abs(scatter.matrix - np.diag(np.diag(scatter.matrix))))
-        # Uncorrelated columns leave nothing to shrink; the scale of S is then all there is.
-        largest = float(max(largest, 0.05 * float(np.mean(np.diag(scatter.matrix)))))
-        lam = (largest / 50, largest)
+        centre = likely_lam(scatter, query)
+        lam = (centre / _BELOW, centre * _ABOVE)
     ranges = Ranges(_pair("lam", lam), _pair("q", q), _pair("temperature", temperature))
     if ranges.q[0] < Q_LIMITS[0] or ranges.q[1] > Q_LIMITS[1]:
         raise ValueError(f"q must lie between {Q_LIMITS[0]:g} and {Q_LIMITS[1]:g}, got {q!r}")
     if ranges.temperature[1] > 1:
         raise ValueError(f"temperature must not exceed 1, which is the posterior, got {temperature!r}")
     return ranges
+
+
+def likely_lam(scatter: Scatter, query: Int[np.ndarray, " s"]) -> float:
+    """About the λ of highest evidence at q = 1.
+
+    There the prior's and the posterior's mean of ½ tr Ω + Σ|ω_ij|, the sum over pairs with a query variable, are equal,
+    and the prior's is d(d+1)/(2λ), because Ω scales with 1/λ. Around a shrunk estimate Ω̂ the posterior is taken to be
+
+        ω_ij ~ N(ω̂_ij, (ω̂_ii ω̂_jj + ω̂_ij²)/(n + d + 1)).
+
+    On other q the λ of highest evidence depends little.
+    """
+    d, n = scatter.n_features, scatter.n
+    Omega = shrunk_precision(scatter.matrix / n, n)
+    diagonal = np.diag(Omega)
+    sd = np.sqrt((np.outer(diagonal, diagonal) + Omega**2) / (n + d + 1))
+    z = np.abs(Omega) / sd
+    size = sd * (np.sqrt(2 / np.pi) * np.exp(-0.5 * z**2) + z * (1 - 2 * ndtr(-z)))  # E|ω_ij|
+    asked = np.isin(np.arange(d), query)
+    pays = np.triu(asked[:, None] | asked, 1)
+    return float(0.5 * d * (d + 1) / (0.5 * diagonal.sum() + size[pays].sum()))
 
 
 def _pair(name: str, value: Any) -> _Pair:

@@ -80,8 +80,8 @@ class GraphicalFlow(BaseEstimator):
     Parameters
     ----------
     lam : "auto", float or (low, high)
-        Range of the shrinkage λ > 0 in the working scale. "auto" spans from fifty times below the largest off-diagonal
-        entry of S, where the graphical lasso has no edge left, up to it.
+        Range of the shrinkage λ > 0 in the working scale. "auto" spans a factor of 50 around a guess, from a
+        shrunk covariance, of the λ of highest evidence.
     q : float or (low, high)
         Range of the exponent q > 0.
     temperature : float or (low, high)
@@ -193,8 +193,8 @@ class GraphicalFlow(BaseEstimator):
         if checkpoint is not None and not isinstance(self.random_state, Integral):
             raise ValueError("a fit with a checkpoint needs an integer random_state: without one it cannot be resumed")
         scatter = self._read(X)
-        ranges = find_ranges(self.lam, self.q, self.temperature, scatter)
         query = np.arange(scatter.n_features) if self.query is None else scatter.index(self.query)
+        ranges = find_ranges(self.lam, self.q, self.temperature, scatter, query)
         key = as_key(self.random_state)
         flow = untrained_flow(jax.random.fold_in(key, 0), self.architecture, scatter, query, ranges)
         settings = default_settings(flow.n_entries, ranges.many_temperatures, self.steps, self.batch_size)

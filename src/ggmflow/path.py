@@ -21,7 +21,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.sparse.csgraph import connected_components
 
-from ggmflow.baselines.nonconvex import shrunk_precision
 from ggmflow.baselines.penalized_likelihood import (
     BLAS,
     Matrix,
@@ -31,6 +30,7 @@ from ggmflow.baselines.penalized_likelihood import (
     log_det,
     solve_penalized,
 )
+from ggmflow.precision import shrunk_precision
 
 _TOL = 1e-8  # of the KKT residual
 _GAIN = 1e-10  # of one move, below which it is not worth making

@@ -26,6 +26,19 @@ def partial_correlation(precision: Float[np.ndarray, "*draws d d"]) -> Float[np.
     return out
 
 
+def shrunk_precision(S: Float[np.ndarray, "d d"], n: float) -> Float[np.ndarray, "d d"]:
+    """A calm estimate from an empirical covariance S of n rows: the inverse of (1−α) S + α m I, m = tr S/d.
+
+    α is that of Ledoit and Wolf with E‖S − Σ‖² = (tr Σ² + (tr Σ)²)/n, as for the normal distribution.
+    """
+    d = len(S)
+    target = np.trace(S) / d * np.eye(d)
+    distance = np.sum((S - target) ** 2)
+    error = (np.sum(S**2) + np.trace(S) ** 2) / n
+    alpha = min(1.0, error / distance) if distance > 0 else 1.0
+    return np.linalg.inv((1 - alpha) * S + alpha * target)
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class FreeEntries:

@@ -24,6 +24,7 @@ from sklearn.covariance import ledoit_wolf
 from ggmflow.baselines.graphical_lasso import as_symmetric
 from ggmflow.baselines.penalized_likelihood import Matrix, solve_penalized
 from ggmflow.baselines.penalties import find_penalty, penalty_slope, penalty_value
+from ggmflow.precision import shrunk_precision
 
 Criterion = Literal["bic", "ebic", "aic", "ric", "gic_1", "gic_2", "gic_3", "gic_4", "gic_5", "gic_6"]
 
@@ -255,16 +256,6 @@ def ledoit_wolf_precision(X: ArrayLike) -> Matrix:
     shrunk, _ = ledoit_wolf(np.asarray(X, dtype=float))
     scale = np.sqrt(np.diag(shrunk))
     return np.linalg.inv(shrunk / np.outer(scale, scale))
-
-
-def shrunk_precision(S: Matrix, n: float) -> Matrix:
-    """Inverse of (1−α) S + α m I, m = tr S/d, with E‖S − Σ‖² = (tr Σ² + (tr Σ)²)/n of the normal distribution."""
-    d = len(S)
-    target = np.trace(S) / d * np.eye(d)
-    distance = np.sum((S - target) ** 2)
-    error = (np.sum(S**2) + np.trace(S) ** 2) / n
-    alpha = min(1.0, error / distance) if distance > 0 else 1.0
-    return np.linalg.inv((1 - alpha) * S + alpha * target)
 
 
 def _default_levels(S: Matrix, n_rho: int, rho_min_ratio: float) -> Float[np.ndarray, " m"]:
