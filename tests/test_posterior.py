@@ -448,7 +448,7 @@ def test_edge_rules_use_the_weights_and_exact_draws_need_none(full):
 def test_strong_edges_are_found_among_many_pairs():
     """A chain of 12 variables, 400 rows, no shrinkage to speak of: every edge, and at most five others.
 
-    Partial correlations of 0.4 have scores near 8. Of 60 other seeds none missed an edge and one had more than four
+    Partial correlations of 0.4 have scores near 8. Of 60 seeds none missed an edge and one had more than four
     others, so false alarms are about 2 %; the seed is fixed.
     """
     d, n = 12, 400
