@@ -1,6 +1,6 @@
 """Are the answers after a fit right? Evidence, the choice of λ, modes, refinement and edges, against exact answers.
 
-    python -m benchmarks.answers [--only small,closed,agree,select,path,refine,edges]
+    python -m benchmarks.answers [--only small,closed,agree,select,range,path,refine,edges]
 
 small    d = 3 and 4: evidence against Wishart importance sampling with weights exp(−λΣ|ω|^q) ≤ 1, as many draws as it
          takes for an error of 0.01. Covered: within two standard errors, the oracle's included.
@@ -8,6 +8,7 @@ closed   d = 15: with a penalty too weak to matter (λ = 1e-6, q = 0.1) evidence
          form; and the scaling law of the prior's normalizer at q = 1.
 agree    d = n = 15: two fits with different seeds, nine (λ, q).
 select   λ of highest evidence at q = 1 beside 5-fold cross-validation of the graphical lasso, ten data sets.
+range    lam="auto" holds the λ of highest evidence, twelve tables of many kinds.
 path     posterior modes: at q = 1 against the graphical lasso, for q < 1 against other solvers of the same problem.
 refine   quantiles after refine(50) against long exact chains, three data sets, nine (λ, q) each; beside it the error
          that 1000 exact draws would have, with that of the reference.
@@ -30,6 +31,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from rich.console import Console
 from scipy.special import gammaln
+from sklearn import datasets
 
 import ggmflow as gf
 from benchmarks.continuum import LEVELS, MARGINALS, TOY_RANGE, Report
@@ -241,6 +243,30 @@ def other_modes(S: np.ndarray, n: float, lam: float, q: float) -> dict[str, np.n
     return found
 
 
+def range_problems() -> dict[str, np.ndarray]:
+    """Tables of many kinds: few rows and many, sparse graphs, none, one factor, and real ones."""
+    rng = np.random.default_rng(0)
+    tables = {f"toy, d = {d}, n = {n}": toy_problem(d, n, random_state=0)[0] for d, n in ((5, 20), (5, 2000), (15, 15))}
+    for graph in ("hub", "band", "random"):
+        tables[f"{graph}, d = 30, n = 45"] = sample_gaussian(
+            sparse_precision(30, graph=graph, random_state=0), 45, random_state=rng
+        )
+    tables |= {"independent, d = 6, n = 50": rng.normal(size=(50, 6)), "d = 6, n = 4": rng.normal(size=(4, 6))}
+    tables["one factor, d = 6, n = 100"] = rng.normal(size=(100, 1)) + 0.3 * rng.normal(size=(100, 6))
+    return tables | {name: getattr(datasets, f"load_{name}")().data for name in ("iris", "diabetes", "wine")}
+
+
+def run_range(report: Report) -> None:
+    """Whether lam="auto" holds the highest evidence."""
+    for name, X in range_problems().items():
+        model = gf.GraphicalFlow(temperature=1.0, steps=200, random_state=0, progress=False).fit(X)
+        low, high = model.lam_range_
+        best = [model.select(q=q).lam for q in (0.25, 0.5, 1.0, 1.25)]
+        label = f"{name}: λ {min(best):.2g} … {max(best):.2g} in {low:.2g} … {high:.2g}; factor to the nearest end"
+        report.add("range", label, float(min(min(best) / low, high / max(best))), bar="≥ 1.2", digits=".1f")
+    report.finish("range", "2. lam='auto' holds the λ of highest evidence at q = 0.25, 0.5, 1, 1.25")
+
+
 def run_path(report: Report) -> None:
     """Modes along λ."""
     for d, n in ((15, 15), (30, 25), (100, 60)):
@@ -341,6 +367,7 @@ ITEMS = {
     "closed": run_closed,
     "agree": run_agree,
     "select": run_select,
+    "range": run_range,
     "path": run_path,
     "refine": run_refine,
     "edges": run_edges,

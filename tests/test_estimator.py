@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 from sklearn.base import clone
+from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -187,14 +188,14 @@ def test_ranges(untrained):
     assert wide == ((1e-3, 1e3), (0.1, 2.0), (0.001, 1.0))
 
 
-@pytest.mark.parametrize(("n", "kind"), [(20, "sparse"), (2000, "sparse"), (40, "independent"), (100, "one factor")])
+@pytest.mark.parametrize(("n", "kind"), [(20, "sparse"), (2000, "sparse"), (40, "independent"), (150, "iris")])
 def test_lam_auto_holds_the_highest_evidence(n, kind):
     """Few rows or many, strong correlations or none. All have four columns, so little is compiled."""
     rng = np.random.default_rng(0)
     X = {
         "sparse": gf.simulate.toy_problem(4, n, random_state=1)[0],
         "independent": rng.normal(size=(n, 4)),
-        "one factor": rng.normal(size=(n, 1)) + 0.4 * rng.normal(size=(n, 4)),
+        "iris": load_iris().data,  # strongly correlated
     }[kind]
     model = gf.GraphicalFlow(temperature=1.0, steps=4 * CHUNK, random_state=0, progress=False).fit(X)
     for q in (0.25, 1.0):
