@@ -122,13 +122,9 @@ def against_graphical_lasso(
     -------
     Axes
     """
-    if estimate is None:
-        if post.scatter is None or post.lam is None:
-            lacking = "the data" if post.scatter is None else "one λ"
-            raise ValueError(f"the graphical lasso needs {lacking}, which this posterior lacks: give an estimate")
-        estimate = solve_path(post.scatter.matrix, post.scatter.n, [post.lam], 1.0, post.query).precision[0]
+    rows = _graphical_lasso(post) if estimate is None else estimate
     pairs = all_pairs(post.query, len(post.names))
-    x = _associations(post, estimate, label)[pairs[:, 0], pairs[:, 1]]
+    x = _associations(post, rows, label)[pairs[:, 0], pairs[:, 1]]
     low, middle, high = quantiles_of(post, three_probs(level), pairs)
     ax = new_axes(ax, 4.8, 4.5)
     sure = (low > 0) | (high < 0)
@@ -249,8 +245,8 @@ def differences(table: pd.DataFrame, *, count: int = 25, title: str | None = Non
     first, second = table.columns[2:4]
     ax.set_xlabel(f"difference of association: {second} − {first}", parse_math=False)
     legend_below(ax, handles)
-    changed = int(table["changed"].sum())
-    set_title(ax, title or f"{changed} of {len(table)} pairs changed: {level:.0%} interval without zero")
+    changed = int(np.sum(table["changed"].to_numpy()))
+    set_title(ax, title or f"{changed} of {len(table)} pairs changed")
     return ax
 
 
@@ -275,10 +271,10 @@ def _forest(
     _name_rows(ax, names)
     ax.set_ylim(-0.7, len(names) - 0.3)
     open_frame(ax)
-    bar = {"color": NEUTRAL, "marker": "o", "ms": 6, "lw": 1.6}
+    bar: dict[str, Any] = {"color": NEUTRAL, "marker": "o", "ms": 6, "lw": 1.6}
     handles = [Line2D([], [], label=f"{middle_name}, {level:.0%} interval", **bar)]
     if not sure.all():
-        handles.append(Line2D([], [], label="interval holds zero", **bar | {"mfc": "white"}))
+        handles.append(Line2D([], [], mfc="white", label="interval holds zero", **bar))
     return handles
 
 
@@ -299,6 +295,13 @@ def _name_points(ax: Axes, x: Float[np.ndarray, " m"], y: Float[np.ndarray, " m"
         place = {"textcoords": "offset points", "ha": "right" if left else "left", "va": "center", "zorder": 5}
         text = ax.annotate(name, (a, b), (-6 if left else 6, 0), fontsize=SMALL, parse_math=False, **place)
         text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
+
+
+def _graphical_lasso(post: Posterior) -> Float[np.ndarray, "s d"]:
+    if post.scatter is None or post.lam is None:
+        lacking = "the data" if post.scatter is None else "one λ"
+        raise ValueError(f"the graphical lasso needs {lacking}, which this posterior lacks: give an estimate")
+    return solve_path(post.scatter.matrix, post.scatter.n, [post.lam], 1.0, post.query).precision[0]
 
 
 def _associations(post: Posterior, estimate: ArrayLike, label: str) -> Float[np.ndarray, "s d"]:

@@ -48,7 +48,7 @@ def evidence_curve(
     table = _checked(table)
     if q is not None:
         known = np.unique(table["q"])
-        table = table[np.isclose(table["q"], q)]
+        table = table.loc[np.isclose(table["q"], q)]
         if table.empty:
             raise ValueError(f"the table has no q = {q:g}, only {', '.join(f'{each:g}' for each in known)}")
     ax = new_axes(ax)
@@ -62,8 +62,8 @@ def evidence_curve(
         ax.plot(part["lam"][~rough], part["log_evidence"][~rough], ls="", marker=marker, ms=5, color=colour)
         ax.plot(part["lam"][rough], part["log_evidence"][rough], ls="", marker=marker, ms=5, color=colour, mfc="white")
         handles.append(Line2D([], [], color=colour, marker=marker, ms=5, lw=1.6, label=f"q = {each:g}"))
-    handles.append(_mark(ax, table, table["log_evidence"]))
-    if (table["method"] == "cumulant").any():
+    handles.append(_mark(ax, table, "log_evidence"))
+    if "cumulant" in set(table["method"]):
         handles.append(Line2D([], [], ls="", marker="o", mfc="white", color=NEUTRAL, label="rough"))
     lams = np.unique(table["lam"])
     lam_axis(ax, lams)
@@ -108,7 +108,7 @@ def evidence_surface(table: pd.DataFrame, *, title: str | None = None, ax: Axes 
     bar.ax.tick_params(labelsize=SMALL)
     lam_axis(ax, lam)
     ax.set_ylabel("exponent q")
-    star = _mark(ax, table, table["q"])
+    star = _mark(ax, table, "q")
     legend_below(ax, [star])
     set_title(ax, title)
     return ax
@@ -117,16 +117,16 @@ def evidence_surface(table: pd.DataFrame, *, title: str | None = None, ax: Axes 
 def _checked(table: pd.DataFrame) -> pd.DataFrame:
     if absent := {"lam", "q", "log_evidence", "se", "method"} - set(table.columns):
         raise ValueError(f"this is no table of evidence, {min(absent)!r} is missing: use model.evidence(...)")
-    table = table[np.isfinite(table["log_evidence"])]
+    table = table.loc[np.isfinite(table["log_evidence"])]
     if table.empty:
         raise ValueError("the table holds no finite evidence")
     return table
 
 
-def _mark(ax: Axes, table: pd.DataFrame, height: pd.Series) -> Line2D:
-    """A star at the highest point."""
-    best = table["log_evidence"].idxmax()
-    lam, q = float(table.loc[best, "lam"]), float(table.loc[best, "q"])  # pyright: ignore[reportArgumentType]
+def _mark(ax: Axes, table: pd.DataFrame, height: str) -> Line2D:
+    """A star at the highest point; the column `height` is the vertical axis."""
+    best = table.iloc[int(np.argmax(table["log_evidence"]))]
+    lam, q = float(best["lam"]), float(best["q"])
     label = f"highest: λ = {lam:.3g}, q = {q:.3g}"
     style = {"ls": "", "marker": "*", "ms": 13, "mfc": "white", "mec": "black", "label": label, "zorder": 5}
-    return ax.plot(lam, height[best], clip_on=False, **style)[0]
+    return ax.plot(lam, float(best[height]), clip_on=False, **style)[0]

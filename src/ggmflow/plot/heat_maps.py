@@ -76,7 +76,7 @@ def _posterior_map(
     s, d = len(post.query), len(post.names)
     mean, words = post.association(), scale_name("association", post)
     mean[np.arange(s), post.query] = np.nan
-    whole, rows = s == d, [names[k] for k in post.query]
+    whole, rows = s == d, [str(names[k]) for k in post.query.tolist()]
     if whole:  # rows in the order of the columns, so that there is a diagonal
         back = np.argsort(post.query)
         mean, rows = mean[back], list(names)

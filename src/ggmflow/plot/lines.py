@@ -32,7 +32,7 @@ from ggmflow.plot.style import (
     NEUTRAL,
     dashed_handle,
     lam_axis,
-    legend,
+    legend_below,
     new_axes,
     open_frame,
     set_title,
@@ -267,7 +267,7 @@ def entry_across_q(
         handles.append(ax.errorbar(at, middle, yerr=bar, label=label, **style))
     ax.axhline(0, color=NEUTRAL, lw=0.6)
     ax.set(xlabel="exponent q", ylabel=scale_name(scale, model))
-    legend(ax, handles)
+    legend_below(ax, handles)
     open_frame(ax)
     name = pair_names(pairs, names, query)[0]
     set_title(ax, title or f"{name}, λ = {lam:.3g}{_temperature(temperature)}")
@@ -366,6 +366,6 @@ def _finish_along_lam(
     ax.axhline(0, color=NEUTRAL, lw=0.6)
     lam_axis(ax, lam)
     ax.set_ylabel(ylabel)
-    legend(ax, handles, ncols=2)
+    legend_below(ax, handles)
     open_frame(ax)
     set_title(ax, title)

@@ -261,8 +261,8 @@ def _nodes(
     at = {k: positions[k] * points for k in order}
     dots = np.array([[*(at[k] - 3), *(at[k] + 3)] for k in order]).reshape(-1, 4)
     for rank, k in enumerate(order):
-        x, y = positions[k].tolist()
-        half = np.array([0.29 * SMALL * len(names[k]) + 3, 0.62 * SMALL + 1])
+        (x, y), name = positions[k].tolist(), str(names[k])
+        half = np.array([0.29 * SMALL * len(name) + 3, 0.62 * SMALL + 1])
         others = np.delete(dots, rank, axis=0)
         for shift in _SHIFTS:
             middle = at[k] + np.array(shift) * (half + 4)
@@ -279,13 +279,13 @@ def _nodes(
         text = {"fontsize": SMALL, "parse_math": False, "zorder": 3, "color": "black" if touched[k] else NEUTRAL}
         text |= {"weight": "bold"} if k in asked else {}
         if shift == (0, 0):
-            ax.annotate(names[k], (x, y), ha="center", va="center", bbox=frame, **text)
+            ax.annotate(name, (x, y), ha="center", va="center", bbox=frame, **text)
         else:
             _dot(ax, positions[k], k in asked)
             offset = 5.0 * shift[0], 5.0 * shift[1]
             align = {"ha": ("right", "center", "left")[shift[0] + 1], "va": ("top", "center", "bottom")[shift[1] + 1]}
-            name = ax.annotate(names[k], (x, y), offset, textcoords="offset points", **align, **text)
-            name.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
+            beside = ax.annotate(name, (x, y), offset, textcoords="offset points", **align, **text)
+            beside.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
 
 
 # Where a name may stand: on its node, then around it.
@@ -311,7 +311,7 @@ def _explain(ax: Axes, weights: Float[np.ndarray, " m"], width: float, words: st
         handles.append(Line2D([], [], color=POSITIVE, lw=2, label="positive"))
     if (weights < 0).any():
         handles.append(Line2D([], [], color=NEGATIVE, lw=2, ls=_dashes(2), label="negative"))
-    legend_below(ax, handles, label=False, handlelength=2.2, title=words, title_fontsize=SMALL)
+    legend_below(ax, handles, label=False, handlelength=2.2, ncols=len(handles), title=words, title_fontsize=SMALL)
 
 
 def _describe(post: Posterior, chosen: EdgeSelection | np.ndarray, count: int, hidden: int) -> str:

@@ -62,7 +62,7 @@ def find_pairs(entries: Entry | Iterable[Entry], names: Sequence[str], query: In
 def _position(each: Any, names: Sequence[str]) -> int:
     if isinstance(each, str):
         if each in names:
-            return tuple(names).index(each)
+            return list(names).index(each)
         close = difflib.get_close_matches(each, names, 1)
         raise ValueError(f"there is no variable {each!r}" + (f": did you mean {close[0]!r}?" if close else ""))
     if isinstance(each, Integral) and not isinstance(each, bool) and 0 <= int(each) < len(names):
@@ -72,7 +72,8 @@ def _position(each: Any, names: Sequence[str]) -> int:
 
 def pair_names(pairs: Positions, names: Sequence[str], query: Int[np.ndarray, " s"]) -> list[str]:
     """Both names of each pair, in the order of row and column."""
-    return [f"{names[query[row]]} – {names[column]}" for row, column in pairs]
+    rows = query[pairs[:, 0]].tolist()
+    return [f"{names[row]} – {names[column]}" for row, column in zip(rows, pairs[:, 1].tolist(), strict=True)]
 
 
 def all_pairs(query: Int[np.ndarray, " s"], n_features: int) -> Positions:

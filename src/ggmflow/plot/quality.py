@@ -133,7 +133,16 @@ def fit_quality(
     for (i, j), value in np.ndenumerate(khat):
         bad, ink = not value < limit, "white" if ess[i, j] < 0.55 else "black"
         if size:
-            ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=SMALL, color=ink, weight=500 + 200 * bad)
+            ax.text(
+                j,
+                i,
+                f"{value:.2f}",
+                ha="center",
+                va="center",
+                fontsize=SMALL,
+                color=ink,
+                weight="bold" if bad else "normal",
+            )
         if bad:
             ax.plot([j - 0.5, j + 0.5], [i - 0.5, i + 0.5], color=ink, lw=1)
             ax.plot([j - 0.5, j + 0.5], [i + 0.5, i - 0.5], color=ink, lw=1)

@@ -18,6 +18,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.transforms import ScaledTranslation
 
 POSITIVE, NEGATIVE, NEUTRAL = "#0072b2", "#d55e00", "#4d4d4d"
 LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -63,9 +64,18 @@ def legend(ax: Axes, handles: Sequence[Artist], **options: Any) -> Legend | None
 
 
 def legend_below(ax: Axes, handles: Sequence[Artist], label: bool = True, **options: Any) -> Legend | None:
-    """A legend in one row under the axes and their label, where it hides nothing."""
-    room = (0.5 if label else 0.0) / inches(ax)[1]  # inches that ticks and label need
-    place = {"loc": "upper center", "bbox_to_anchor": (0.5, -room), "ncols": len(handles), "columnspacing": 1.2}
+    """A legend under the axes and their label, where it hides nothing, in as many columns as there is room for."""
+    column = 32 + 0.56 * SMALL * max((len(str(each.get_label())) for each in handles), default=0)
+    columns = max(1, min(len(handles), int(0.95 * 72 * inches(ax)[0] / column)))
+    # In inches, which stay the same when a layout engine shrinks the axes: ticks and label need half a one.
+    down = ScaledTranslation(0, -0.45 if label else 0.0, ax.figure.dpi_scale_trans)
+    place = {
+        "loc": "upper center",
+        "bbox_to_anchor": (0.5, 0.0),
+        "bbox_transform": ax.transAxes + down,
+        "ncols": columns,
+        "columnspacing": 1.2,
+    }
     return legend(ax, handles, **place | options)
 
 
