@@ -578,7 +578,7 @@ class GraphicalFlow(BaseEstimator):
     def _verdict(self) -> tuple[Level, str]:
         """How training went, in words; each posterior has diagnostics of its own."""
         ess, skipped = float(self.history_["ess"].iloc[-1]), int(self.history_["skipped"].iloc[-1])
-        words = f"{100 * ess:.2g} % of draws are effective, on average over the ranges"
+        words = f"{100 * ess:.3g} % of draws are effective, on average over the ranges"
         if skipped > 0.05 * self.n_iter_:
             return "caution", f"Caution: {skipped} steps were skipped; {words}."
         if self.status_ == "interrupted":

@@ -264,7 +264,7 @@ def entry_across_q(
         at, colour = 1 + step * (k + 1), LINES[(k + 1) % len(LINES)]
         style = {"fmt": MARKERS[(k + 1) % len(MARKERS)], "color": colour, "ms": 6, "capsize": 3, "lw": 1.2}
         bar = None if len(values) == 1 else [[middle - low], [high - middle]]
-        handles.append(ax.errorbar(at, middle, yerr=bar, label=label, **style))
+        handles.append(ax.errorbar([at], [middle], yerr=bar, label=label, **style))
     ax.axhline(0, color=NEUTRAL, lw=0.6)
     ax.set(xlabel="exponent q", ylabel=scale_name(scale, model))
     legend_below(ax, handles)
