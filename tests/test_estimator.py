@@ -19,6 +19,7 @@ import ggmflow as gf
 from ggmflow import estimator as module
 from ggmflow import io
 from ggmflow.cache import cache_directory
+from ggmflow.conditions import Choice
 from ggmflow.sampling import FlowSource
 from ggmflow.train import CHUNK, Report, Trained
 from tests.models import KINDS, NAMES, TABLE, Exact, quick
@@ -638,3 +639,34 @@ def test_transform_is_a_parameter_and_no_method():
 @parametrize_with_checks([gf.GraphicalFlow(lam=(1.0, 2.0), temperature=1.0, steps=25, batch_size=8, progress=False)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+def test_what_a_notebook_shows_of_a_model(untrained):
+    evil = "<script>alert(1)</script>"
+    fitted = quick().fit(TABLE.rename(columns={"a": evil, "b": "$x$"}))
+    for some in (fitted, quick(query=[evil]).fit(TABLE.rename(columns={"a": evil})), quick(query=evil)):
+        shown = some._repr_html_()
+        assert "<script" not in shown and "&lt;script&gt;alert(1)&lt;/script&gt;" in shown
+        assert "http" not in shown and "mathjax_ignore" in shown  # nothing to load, no name typeset
+    shown = fitted._repr_html_()
+    assert "λ 0.5 … 8" in shown and "select() finds it" in shown
+    assert "Good: 100 % of draws" in shown
+    fitted._choice = Choice(2.0, 0.5, ("the upper end of q",))
+    assert "λ = 2, q = 0.5, at the upper end of q" in fitted._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("status", "ess", "skipped", "verdict"),
+    [
+        ("finished", 0.4, 0, "Good: 40 %"),
+        ("finished", 0.05, 0, "Fair: 5 %"),
+        ("finished", 0.001, 0, "Poor: 0.1 %"),
+        ("finished", np.nan, 0, "Poor: nan %"),
+        ("interrupted", 0.4, 0, "Caution: training was interrupted; 40 %"),
+        ("finished", 0.4, 20, "Caution: 20 steps were skipped"),
+    ],
+)
+def test_a_notebook_says_how_training_went(untrained, status, ess, skipped, verdict):
+    fitted = quick().fit(TABLE)
+    fitted._keep(Trained(fitted.flow_, {}, [Report(100, 100, -1.0, ess, skipped)], status))
+    assert verdict in fitted._repr_html_()

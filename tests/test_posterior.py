@@ -1,6 +1,8 @@
 """A posterior read from sources whose truth is known: exact Wishart, Wishart proposals of an l_q target, bad ones."""
 
+import html
 import io
+import re
 import warnings
 
 import jax
@@ -623,3 +625,25 @@ def test_a_good_fit_does_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         posterior(WishartSource(S3, N, LAM, Q), num_draws=200).summary()
+
+
+def test_what_a_notebook_shows_of_a_posterior():
+    evil = "<script>alert(1)</script>"
+    post = posterior(WishartSource(S3, N, LAM, Q), names=(evil, "$y$", "z"), num_draws=1000)
+    shown = post._repr_html_()
+    assert "<script" not in shown and "&lt;script&gt;alert(1)&lt;/script&gt;, $y$, z" in shown
+    assert "Nothing is drawn yet" in shown and "Edges" not in shown and "λ = 2, q = 0.5, T = 1" in shown
+    selection = post.select_edges()
+    shown = html.unescape(post._repr_html_())
+    assert f"{selection.n_edges} of 3 pairs ({selection.rule})" in shown and "● Good fit: Pareto k̂" in strip(shown)
+
+
+def test_looking_at_a_poor_fit_leaves_the_warning_for_the_first_estimate(terrible):
+    terrible.diagnostics()
+    assert "● Poor fit" in strip(terrible._repr_html_())
+    with pytest.warns(PoorFitWarning):
+        terrible.mean()
+
+
+def strip(text):
+    return re.sub("<[^>]*>", "", text)

@@ -5,7 +5,6 @@
 It is a scikit-learn estimator: parameters are stored as given and checked in `fit`, results end in an underscore.
 """
 
-import html
 import inspect
 import os
 import warnings
@@ -27,6 +26,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ggmflow import model_file
 from ggmflow.cache import compilation_cache_enabled
+from ggmflow.card import Level, card, name_some
 from ggmflow.conditions import Choice, Ranges, find_ranges
 from ggmflow.data import Scatter
 from ggmflow.evidence import (
@@ -554,20 +554,40 @@ class GraphicalFlow(BaseEstimator):
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
     def _repr_html_(self) -> str:
-        lines = [f"<b>{html.escape(repr(self))}</b>"]
-        if self.__sklearn_is_fitted__():
-            s, d = len(self.query_), self.scatter_.n_features
-            what = f"{d} variables" if s == d else f"the Markov blanket of {s} among {d} variables"
-            ranges = ", ".join(
-                f"{symbol} {low:.3g} … {high:.3g}" if low < high else f"{symbol} = {low:.3g}"
-                for symbol, (low, high) in zip(("λ", "q", "T"), self._ranges, strict=True)
-            )
-            lines.append(
-                f"Fitted to {self.scatter_.n:g} rows of {what}: {ranges}; {self.n_iter_} steps, {self.status_}."
-            )
-            if (choice := vars(self).get("_choice")) is not None:
-                lines.append(f"Highest evidence: λ = {choice.lam:.3g}, q = {choice.q:.3g}.")
-        return "<br>".join(lines)
+        if not self.__sklearn_is_fitted__():
+            return card(repr(self), {}, "open", "Not trained yet: call fit(X).")
+        s, d, last = len(self.query_), self.scatter_.n_features, self.history_.iloc[-1]
+        what = f"{d} variables" if s == d else f"the Markov blanket of {s} among {d} variables"
+        ranges = ", ".join(
+            f"{symbol} {low:.3g} … {high:.3g}" if low < high else f"{symbol} = {low:.3g}"
+            for symbol, (low, high) in zip(("λ", "q", "T"), self._ranges, strict=True)
+        )
+        choice = vars(self).get("_choice")
+        facts = {
+            "Data": f"Fitted to {self.scatter_.n:g} rows of {what}",
+            "Variables" if s == d else "Query": name_some([self.scatter_.names[k] for k in self.query_]),
+            "Ranges": ranges,
+            "Training": f"{self.n_iter_} steps, {self.status_}; held-out ELBO {last['elbo']:.4g}",
+            "Highest evidence": "select() finds it"
+            if choice is None
+            else f"λ = {choice.lam:.3g}, q = {choice.q:.3g}"
+            + (f", at {' and '.join(choice.at_ends)}" if choice.at_ends else ""),
+        }
+        return card(repr(self), facts, *self._verdict())
+
+    def _verdict(self) -> tuple[Level, str]:
+        """How training went, in words; each posterior has diagnostics of its own."""
+        ess, skipped = float(self.history_["ess"].iloc[-1]), int(self.history_["skipped"].iloc[-1])
+        words = f"{100 * ess:.3g} % of draws are effective, on average over the ranges"
+        if skipped > 0.05 * self.n_iter_:
+            return "caution", f"Caution: {skipped} steps were skipped; {words}."
+        if self.status_ == "interrupted":
+            return "caution", f"Caution: training was interrupted; {words}."
+        if not ess >= 0.01:
+            return "poor", f"Poor: {words}. Use posterior(...).refine(), more steps, or narrower ranges."
+        if ess < 0.1:
+            return "caution", f"Fair: {words}. Check posterior(...).diagnostics()."
+        return "good", f"Good: {words}."
 
     def _chosen(self, kind: type[Exception] = ValueError) -> Choice:
         """What `select` says, remembered; an error of the given kind where there is nothing to choose by."""

@@ -5,7 +5,6 @@
 How draws are made is the business of a `Source`.
 """
 
-import html
 import warnings
 from functools import cached_property
 from numbers import Integral, Real
@@ -18,6 +17,7 @@ import pandas as pd
 from jaxtyping import Array, Bool, Float, Int, Key
 from numpy.typing import ArrayLike
 
+from ggmflow.card import Level, card, name_some
 from ggmflow.data import Scatter
 from ggmflow.edges import EdgeSelection, rule_numbers, select
 from ggmflow.estimates import Sample
@@ -27,6 +27,8 @@ from ggmflow.refinement import Refinement, run_chains
 from ggmflow.source import ChainSource, Draws, RandomState, Refinable, Source, as_key, draw_entries, draw_rows
 from ggmflow.table import check_names
 from ggmflow.weights import ImportanceWeights, blocks, importance_weights, resample, sort_order, weighted_quantile
+
+_QUICK = 2**24  # numbers behind an answer that takes no noticeable time
 
 __all__ = ["Posterior", "EdgeSelection", "PoorFitWarning", "Refinement", "Draws", "Source"]
 
@@ -542,7 +544,32 @@ class Posterior:
         return f"Posterior({self._about()}. {self._status()})"
 
     def _repr_html_(self) -> str:
-        return f"<b>Posterior</b> of {html.escape(self._about())}<br>{html.escape(self._status())}"
+        s, d = len(self.query), len(self.names)
+        rows = name_some([self.names[k] for k in self.query])
+        facts = {
+            "Condition": self._where().removeprefix(" at ") or "a mixture over λ and q",
+            "Variables" if s == d else "Query": rows if s == d else f"{rows}; its Markov blanket among {d} variables",
+        }
+        if self.scatter is not None:
+            facts["Data"] = f"{self.scatter.n:g} rows"
+        facts["Draws"] = f"{self.num_draws}"
+        if "_drawn" not in self.__dict__:
+            if self.refinement is not None:  # what is known of the chains needs no draws
+                return card("Posterior", facts, self._level(), self._message())
+            return card("Posterior", facts, "open", "Nothing is drawn yet: that happens at the first question.")
+        if self._sample.values.size <= _QUICK:
+            # By hand, not by `select_edges`: looking must not use up the warning that the first estimate gives.
+            w = self._weights.values if self._weights is not None and self.weighted else self._equal
+            found = select(self._sample, w, d, "f1", rule_numbers("f1"))
+            facts["Edges"] = f"{found.n_edges} of {int(np.sum(~self._free.diagonal))} pairs ({found.rule})"
+        return card("Posterior", facts, self._level(), self._message())
+
+    def _level(self) -> Level:
+        if (known := self.refinement) is not None:
+            return "good" if known.rhat < 1.01 else "caution"
+        if self._weights is None or not self._weights.poor:
+            return "good"
+        return "caution" if self._weights.reliable else "poor"
 
     # --------------------------------------------------------------------------------------------------------- insides
     @cached_property
@@ -565,6 +592,10 @@ class Posterior:
             self._warn_if_poor(self._weights, self._estimates_use(), stacklevel=3 + depth)
             if self.weighted if weighted is None else weighted:
                 return self._weights.values
+        return self._equal
+
+    @property
+    def _equal(self) -> Float[np.ndarray, " N"]:
         return np.full(self.num_draws, 1 / self.num_draws)
 
     def _matrix(self, entries: np.ndarray) -> np.ndarray:

@@ -39,6 +39,30 @@ def shrunk_precision(S: Float[np.ndarray, "d d"], n: float) -> Float[np.ndarray,
     return np.linalg.inv((1 - alpha) * S + alpha * target)
 
 
+def association(rows: Float[np.ndarray, "*draws s d"], query: Int[np.ndarray, " s"]) -> Float[np.ndarray, "*draws s d"]:
+    """Partial correlations within the query, regression weights −ω_ij/ω_ii to the other columns, ones for i = j.
+
+    Parameters
+    ----------
+    rows : (..., s, d) array
+        Rows of Ω: those of the columns `query`, in this order.
+    query : (s,) array of int
+        All columns for a full matrix, whose associations are partial correlations.
+
+    Examples
+    --------
+    >>> association(np.array([[4.0, -1.0, 2.0]]), np.array([0]))
+    array([[ 1.  ,  0.25, -0.5 ]])
+    """
+    index = np.arange(len(query))
+    scale = 1 / np.sqrt(rows[..., index, query])
+    other = np.broadcast_to(scale[..., :, None], rows.shape).copy()
+    other[..., query] = scale[..., None, :]
+    out = -rows * scale[..., :, None] * other
+    out[..., index, query] = 1.0
+    return out
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class FreeEntries:

@@ -1,0 +1,42 @@
+"""Pictures with matplotlib: every function draws on the axes it is given, or on new ones, and returns them.
+
+Positive is blue and solid, negative orange and dashed. No global style is touched.
+"""
+
+from ggmflow.plot.comparison import against_graphical_lasso, differences, edge_intervals, edge_ranking
+from ggmflow.plot.evidence import evidence_curve, evidence_surface
+from ggmflow.plot.heat_maps import heat_map
+from ggmflow.plot.lines import entries_along_lam, entry_across_q, intervals_along_lam, mode_path, solution_path
+from ggmflow.plot.networks import layout, network, network_layout
+from ggmflow.plot.quality import fit_quality, training_curve, weight_tail
+from ggmflow.plot.style import NEGATIVE, NEUTRAL, POSITIVE
+
+__all__ = [
+    # along λ and q
+    "entries_along_lam",
+    "entry_across_q",
+    "mode_path",
+    "intervals_along_lam",
+    "solution_path",
+    # graph and matrix
+    "network",
+    "network_layout",
+    "layout",
+    "heat_map",
+    # pair by pair
+    "edge_intervals",
+    "edge_ranking",
+    "against_graphical_lasso",
+    "differences",
+    # choice of λ and q
+    "evidence_curve",
+    "evidence_surface",
+    # how good is the fit
+    "training_curve",
+    "fit_quality",
+    "weight_tail",
+    # colours
+    "POSITIVE",
+    "NEGATIVE",
+    "NEUTRAL",
+]

@@ -1,0 +1,315 @@
+"""Pair by pair: intervals beside other estimates, probabilities of an edge, differences between two groups."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
+from numpy.typing import ArrayLike
+
+from ggmflow.edges import EdgeSelection
+from ggmflow.path import solve_path
+from ggmflow.plot.pairs import (
+    Entry,
+    all_pairs,
+    find_pairs,
+    pair_names,
+    quantiles_of,
+    scale_name,
+    strongest,
+    three_probs,
+)
+from ggmflow.plot.style import (
+    DASHED,
+    LINES,
+    NEGATIVE,
+    NEUTRAL,
+    POSITIVE,
+    SMALL,
+    legend,
+    legend_below,
+    new_axes,
+    open_frame,
+    set_title,
+)
+from ggmflow.posterior import Posterior
+from ggmflow.precision import association
+
+_MOST_BARS = 150
+
+
+def edge_intervals(
+    post: Posterior,
+    entries: Entry | Iterable[Entry] | None = None,
+    *,
+    count: int = 20,
+    level: float = 0.9,
+    references: Mapping[str, ArrayLike] | None = None,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Median and credible interval of the association of some pairs, sorted, beside other estimates.
+
+    Parameters
+    ----------
+    post
+        The posterior.
+    entries
+        Pairs of names or positions; default the `count` of largest |association|.
+    count
+        How many pairs.
+    level
+        Of the intervals. A hollow marker says that the interval holds zero.
+    references
+        Precision matrices (s, d) in the working scale, by name, for example of the graphical lasso.
+    title, ax
+        Text; axes to draw on.
+
+    Returns
+    -------
+    Axes
+    """
+    pairs = strongest(post, count) if entries is None else find_pairs(entries, post.names, post.query)
+    numbers = quantiles_of(post, three_probs(level), pairs)
+    order = np.argsort(numbers[1], kind="stable")
+    pairs, numbers = pairs[order], numbers[:, order]
+    ax = new_axes(ax, 5.0, 1.2 + 0.22 * len(pairs))
+    handles = _forest(ax, *numbers, names=pair_names(pairs, post.names, post.query), level=level)
+    for k, (label, estimate) in enumerate((references or {}).items()):
+        values = _associations(post, estimate, label)[pairs[:, 0], pairs[:, 1]]
+        style = {"ls": "", "marker": "x+1|"[k % 4], "ms": 7, "mew": 1.8, "color": LINES[(k + 3) % len(LINES)]}
+        handles += ax.plot(values, np.arange(len(pairs)), label=label, zorder=4, **style)
+    ax.set_xlabel(scale_name("association", post))
+    legend_below(ax, handles)
+    set_title(ax, title or _condition(post))
+    return ax
+
+
+def against_graphical_lasso(
+    post: Posterior,
+    estimate: ArrayLike | None = None,
+    *,
+    label: str = "graphical lasso",
+    level: float = 0.9,
+    count: int = 8,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Posterior against a point estimate, pair by pair: where the two agree, points are on the dashed line.
+
+    Pairs that the estimate sets to zero stand above 0. Filled points have an interval without zero.
+
+    Parameters
+    ----------
+    post
+        The posterior.
+    estimate : (s, d) array
+        A precision matrix in the working scale; default the graphical lasso of the same data at the same λ.
+    label
+        Its name.
+    level
+        Of the credible intervals.
+    count
+        How many pairs to name: those furthest from the line.
+    title, ax
+        Text; axes to draw on.
+
+    Returns
+    -------
+    Axes
+    """
+    rows = _graphical_lasso(post) if estimate is None else estimate
+    pairs = all_pairs(post.query, len(post.names))
+    x = _associations(post, rows, label)[pairs[:, 0], pairs[:, 1]]
+    low, middle, high = quantiles_of(post, three_probs(level), pairs)
+    ax = new_axes(ax, 4.8, 4.5)
+    sure = (low > 0) | (high < 0)
+    # Bars of thousands of pairs would be a wall: the strongest have one.
+    barred = np.argsort(-np.abs(middle), kind="stable")[:_MOST_BARS]
+    bars = [(middle - low)[barred], (high - middle)[barred]]
+    ax.errorbar(x[barred], middle[barred], yerr=bars, fmt="none", ecolor=LINES[0], lw=0.8, alpha=0.4, zorder=1)
+    many = len(pairs) > 1000
+    for part, face in ((~sure, "white"), (sure, LINES[0])):
+        style = {"ls": "", "marker": "o", "ms": 2.5 if many else 4, "mec": LINES[0], "mew": 0.8, "mfc": face}
+        ax.plot(x[part], middle[part], rasterized=many, zorder=2, **style)
+    ends = np.array([min(x.min(), middle.min()), max(x.max(), middle.max())])
+    ax.plot(ends, ends, color=NEUTRAL, lw=1, ls=DASHED, zorder=0)
+    ax.axhline(0, color=NEUTRAL, lw=0.6, zorder=0)
+    apart = np.argsort(-np.abs(x - middle), kind="stable")[:count]
+    _name_points(ax, x[apart], middle[apart], pair_names(pairs[apart], post.names, post.query))
+    words = scale_name("association", post)
+    ax.set_xlabel(f"{label}: {words}", parse_math=False)
+    ax.set_ylabel(f"posterior: median {words}, {level:.0%} interval")
+    handles = [
+        Line2D([], [], ls="", marker="o", ms=4, mec=LINES[0], mfc=LINES[0], label="interval without zero"),
+        Line2D([], [], ls="", marker="o", ms=4, mec=LINES[0], mfc="white", label="interval holds zero"),
+        Line2D([], [], color=NEUTRAL, lw=1, ls=DASHED, label="equal"),
+    ]
+    legend(ax, handles, loc="lower right")
+    open_frame(ax)
+    set_title(ax, title or _condition(post))
+    return ax
+
+
+def edge_ranking(
+    post: Posterior,
+    edges: EdgeSelection | str = "f1",
+    *,
+    count: int = 25,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Pairs by their probability of an edge, highest first; a line separates what the rule chooses.
+
+    Parameters
+    ----------
+    post
+        The posterior.
+    edges
+        A rule of `Posterior.select_edges` that has probabilities ("f1", "fdr", "probability"), or what that gave.
+    count
+        How many pairs to draw.
+    title
+        Default: how many edges there are, and by which rule.
+    ax
+        Axes to draw on.
+
+    Returns
+    -------
+    Axes
+    """
+    chosen = post.select_edges(edges) if isinstance(edges, str) else edges
+    if chosen.probability is None:
+        raise ValueError("the rule 'interval' has no probabilities: use 'f1', 'fdr' or 'probability'")
+    if chosen.edges.shape != (len(post.query), len(post.names)):
+        raise ValueError(f"these edges have shape {chosen.edges.shape}, not {(len(post.query), len(post.names))}")
+    pairs = all_pairs(post.query, len(post.names))
+    probability = chosen.probability[pairs[:, 0], pairs[:, 1]]
+    size = np.abs(post.association()[pairs[:, 0], pairs[:, 1]])
+    order = np.lexsort((-size, -probability))[:count]  # of equally probable ones the stronger first
+    pairs, probability = pairs[order], probability[order]
+    inside = chosen.edges[pairs[:, 0], pairs[:, 1]]
+    positive = post.association()[pairs[:, 0], pairs[:, 1]] > 0
+    ax = new_axes(ax, 5.0, 1.2 + 0.22 * len(pairs))
+    at = np.arange(len(pairs))
+    for sign, colour, marker in ((True, POSITIVE, "o"), (False, NEGATIVE, "s")):
+        mine = positive == sign
+        ax.hlines(at[mine], 0, probability[mine], color=colour, lw=1.2, ls="-" if sign else "--")
+        ax.plot(probability[mine & inside], at[mine & inside], marker, color=colour, ms=6)
+        ax.plot(probability[mine & ~inside], at[mine & ~inside], marker, color=colour, ms=6, mfc="white")
+    if 0 < inside.sum() < len(pairs):
+        ax.axhline(inside.sum() - 0.5, color=NEUTRAL, lw=1, ls=DASHED)
+    handles = [
+        Line2D([], [], color=POSITIVE, marker="o", label="positive"),
+        Line2D([], [], color=NEGATIVE, ls="--", marker="s", label="negative"),
+        Line2D([], [], color=NEUTRAL, ls="", marker="o", mfc="white", label="not chosen"),
+    ]
+    _name_rows(ax, pair_names(pairs, post.names, post.query))
+    ax.set(xlim=(0, 1.02), xlabel="probability of an edge", ylim=(len(pairs) - 0.5, -0.5))
+    legend_below(ax, handles)
+    open_frame(ax)
+    of = len(all_pairs(post.query, len(post.names)))
+    set_title(ax, title or f"{chosen.n_edges} edges of {of} pairs: {chosen.rule}")
+    return ax
+
+
+def differences(table: pd.DataFrame, *, count: int = 25, title: str | None = None, ax: Axes | None = None) -> Axes:
+    """How associations differ between two groups, sorted, with credible intervals.
+
+    Parameters
+    ----------
+    table
+        What `ggmflow.compare` gave.
+    count
+        How many pairs: those of largest |difference| in units of its standard deviation.
+    title, ax
+        Text; axes to draw on.
+
+    Returns
+    -------
+    Axes
+    """
+    if absent := {"row", "column", "difference", "sd", "lower", "upper", "changed"} - set(table.columns):
+        raise ValueError(f"this is no comparison, {min(absent)!r} is missing: use ggmflow.compare(first, second)")
+    score = (table["difference"].abs() / table["sd"].where(table["sd"] > 0, np.inf)).to_numpy()
+    part = table.iloc[np.argsort(-score, kind="stable")[:count]].sort_values("difference", kind="stable")
+    ax = new_axes(ax, 5.0, 1.2 + 0.22 * len(part))
+    names = [f"{a} – {b}" for a, b in zip(part["row"], part["column"], strict=True)]
+    level = table.attrs.get("level", 0.9)
+    numbers = (part[label].to_numpy() for label in ("lower", "difference", "upper"))
+    handles = _forest(ax, *numbers, names=names, level=level, middle_name="mean")
+    first, second = table.columns[2:4]
+    ax.set_xlabel(f"difference of association: {second} − {first}", parse_math=False)
+    legend_below(ax, handles)
+    changed = int(np.sum(table["changed"].to_numpy()))
+    set_title(ax, title or f"{changed} of {len(table)} pairs changed")
+    return ax
+
+
+def _forest(
+    ax: Axes,
+    low: Float[np.ndarray, " m"],
+    middle: Float[np.ndarray, " m"],
+    high: Float[np.ndarray, " m"],
+    *,
+    names: list[str],
+    level: float,
+    middle_name: str = "median",
+) -> list[Any]:
+    """Intervals below each other; filled markers where zero is outside."""
+    at, sure = np.arange(len(names)), (low > 0) | (high < 0)
+    ax.axvline(0, color=NEUTRAL, lw=0.8)
+    ax.hlines(at, low, high, color=np.where(middle > 0, POSITIVE, NEGATIVE), lw=1.6)
+    for positive, colour, marker in ((True, POSITIVE, "o"), (False, NEGATIVE, "s")):
+        mine = (middle > 0) == positive
+        ax.plot(middle[mine & sure], at[mine & sure], marker, color=colour, ms=6, zorder=3)
+        ax.plot(middle[mine & ~sure], at[mine & ~sure], marker, color=colour, ms=6, mfc="white", zorder=3)
+    _name_rows(ax, names)
+    ax.set_ylim(-0.7, len(names) - 0.3)
+    open_frame(ax)
+    bar: dict[str, Any] = {"color": NEUTRAL, "marker": "o", "ms": 6, "lw": 1.6}
+    handles = [Line2D([], [], label=f"{middle_name}, {level:.0%} interval", **bar)]
+    if not sure.all():
+        handles.append(Line2D([], [], mfc="white", label="interval holds zero", **bar))
+    return handles
+
+
+def _name_rows(ax: Axes, names: list[str]) -> None:
+    ax.set_yticks(range(len(names)), names, fontsize=SMALL, parse_math=False)
+    ax.tick_params(axis="y", length=0)
+
+
+def _name_points(ax: Axes, x: Float[np.ndarray, " m"], y: Float[np.ndarray, " m"], names: list[str]) -> None:
+    """Names beside points, away from the diagonal; of two that would run into each other, the first."""
+    written: list[tuple[bool, float]] = []
+    reach = 0.04 * np.ptp(ax.get_ylim())
+    for a, b, name in zip(x.tolist(), y.tolist(), names, strict=True):
+        left = b > a
+        if any(left == side and abs(b - other) < reach for side, other in written):
+            continue
+        written.append((left, b))
+        place = {"textcoords": "offset points", "ha": "right" if left else "left", "va": "center", "zorder": 5}
+        text = ax.annotate(name, (a, b), (-6 if left else 6, 0), fontsize=SMALL, parse_math=False, **place)
+        text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
+
+
+def _graphical_lasso(post: Posterior) -> Float[np.ndarray, "s d"]:
+    if post.scatter is None or post.lam is None:
+        lacking = "the data" if post.scatter is None else "one λ"
+        raise ValueError(f"the graphical lasso needs {lacking}, which this posterior lacks: give an estimate")
+    return solve_path(post.scatter.matrix, post.scatter.n, [post.lam], 1.0, post.query).precision[0]
+
+
+def _associations(post: Posterior, estimate: ArrayLike, label: str) -> Float[np.ndarray, "s d"]:
+    rows = np.asarray(estimate, float)
+    if rows.shape != (shape := (len(post.query), len(post.names))):
+        raise ValueError(f"{label!r} must be a matrix of shape {shape}, it has shape {rows.shape}")
+    return association(rows, post.query)
+
+
+def _condition(post: Posterior) -> str:
+    return post._where().removeprefix(" at ")

@@ -1,0 +1,135 @@
+"""Heat maps: every association of a matrix as a colour, with how uncertain it is beside it."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.image import AxesImage
+
+from ggmflow.plot.pairs import scale_name
+from ggmflow.plot.style import DOUBT, SIGNED, SMALL, new_axes, set_names, set_title
+from ggmflow.posterior import Posterior
+from ggmflow.weights import blocks
+
+Uncertainty = Literal["sd", "sign"]
+
+
+def heat_map(
+    matrix: Posterior | Float[np.ndarray, "s d"],
+    names: Sequence[str] | None = None,
+    *,
+    uncertainty: Uncertainty | None = "sign",
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Associations as colours, and their uncertainty as greys.
+
+    Of a posterior the lower triangle holds means, the upper one their uncertainty. A query has no triangles: its rows
+    of uncertainty stand below those of means.
+
+    Parameters
+    ----------
+    matrix
+        A posterior, or partial correlations (any signed matrix) to be drawn alone; the diagonal is left blank.
+    names
+        Of the columns; default those of the posterior. With hundreds only some are written.
+    uncertainty : {"sign", "sd"} or None
+        Probability that the likelier sign of an association is wrong, or its standard deviation; None draws means
+        everywhere.
+    title, ax
+        Text; axes to draw on.
+
+    Returns
+    -------
+    Axes
+    """
+    if isinstance(matrix, Posterior):
+        return _posterior_map(matrix, matrix.names if names is None else names, uncertainty, title, ax)
+    if names is None:
+        raise ValueError("a matrix needs names: heat_map(matrix, names)")
+    shown = np.array(matrix, dtype=float)
+    np.fill_diagonal(shown, np.nan)
+    ax = new_axes(ax, 4.5, 4.0)
+    # A query block of six rows and hundreds of columns would be a sliver with square cells.
+    aspect = "equal" if shown.shape[0] == shown.shape[1] else "auto"
+    _bar(ax, _draw(ax, shown, None, aspect), "partial correlation")
+    _label(ax, names, list(names[: len(shown)]))
+    set_title(ax, title)
+    return ax
+
+
+def association_sd(post: Posterior) -> Float[np.ndarray, "s d"]:
+    """Posterior standard deviation of every association, (s, d); 0 for a variable and itself."""
+    sample, w = post._sample, post._use(None)
+    out = np.empty(len(sample.values))
+    for part in blocks(*sample.values.shape):
+        draws = sample.association_draws(part)
+        out[part] = np.sqrt((draws - (draws @ w)[:, None]) ** 2 @ w)
+    return post._matrix(np.where(sample.free.diagonal, 0.0, out))
+
+
+def _posterior_map(
+    post: Posterior, names: Sequence[str], uncertainty: Uncertainty | None, title: str | None, ax: Axes | None
+) -> Axes:
+    s, d = len(post.query), len(post.names)
+    mean, words = post.association(), scale_name("association", post)
+    mean[np.arange(s), post.query] = np.nan
+    whole, rows = s == d, [str(names[k]) for k in post.query.tolist()]
+    if whole:  # rows in the order of the columns, so that there is a diagonal
+        back = np.argsort(post.query)
+        mean, rows = mean[back], list(names)
+    ax = new_axes(ax, 5.4, 4.2) if whole else new_axes(ax, 7.0, 3.2)
+    if uncertainty is None:
+        _bar(ax, _draw(ax, mean, None, "equal" if whole else "auto"), f"{words}: mean")
+        _label(ax, names, rows)
+        set_title(ax, title or _condition(post))
+        return ax
+    if uncertainty not in ("sd", "sign"):
+        raise ValueError(f"uncertainty must be 'sd', 'sign' or None, got {uncertainty!r}")
+    doubt = association_sd(post) if uncertainty == "sd" else post.local_false_sign_rate()
+    doubt[np.arange(s), post.query] = np.nan
+    meaning = "standard deviation" if uncertainty == "sd" else "P(sign is wrong)"
+    top = 0.5 if uncertainty == "sign" else None
+    if whole:
+        lower = np.tri(d, k=-1, dtype=bool)
+        first = _draw(ax, np.where(lower, mean, np.nan), None, "equal")
+        second = _draw(ax, np.where(lower.T, doubt[back], np.nan), top, "equal", grey=True)
+        _label(ax, names, rows)
+        places = "below the diagonal", "above"
+    else:
+        blank = np.full((1, d), np.nan)
+        gap = np.full_like(mean, np.nan)
+        first = _draw(ax, np.vstack([mean, blank, gap]), None, "auto")
+        second = _draw(ax, np.vstack([gap, blank, doubt]), top, "auto", grey=True)
+        _label(ax, names, [*rows, "", *rows])
+        places = "upper rows", "lower rows"
+    _bar(ax, second, f"{meaning} ({places[1]})")
+    _bar(ax, first, f"{words} ({places[0]})")
+    set_title(ax, title or _condition(post))
+    return ax
+
+
+def _draw(
+    ax: Axes, values: Float[np.ndarray, "r c"], top: float | None, aspect: Literal["equal", "auto"], grey: bool = False
+) -> AxesImage:
+    limit = top or float(np.nanmax(np.abs(values), initial=1e-3))
+    # Dark is uncertain, so that what can be trusted looks clean; sign maps are white at zero.
+    colours = {"cmap": DOUBT, "vmin": 0, "vmax": limit} if grey else {"cmap": SIGNED, "vmin": -limit, "vmax": limit}
+    return ax.imshow(values, aspect=aspect, interpolation="nearest", **colours)
+
+
+def _bar(ax: Axes, image: AxesImage, words: str) -> None:
+    bar = ax.figure.colorbar(image, ax=ax, shrink=0.85, pad=0.02)
+    bar.set_label(words, fontsize=9)
+    bar.ax.tick_params(labelsize=SMALL)
+
+
+def _label(ax: Axes, names: Sequence[str], rows: Sequence[str]) -> None:
+    set_names(ax.xaxis, names, rotation=90)
+    set_names(ax.yaxis, rows)
+
+
+def _condition(post: Posterior) -> str:
+    return post._where().removeprefix(" at ")

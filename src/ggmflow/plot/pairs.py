@@ -1,0 +1,162 @@
+"""Pairs of variables: which are meant, what they are called, what a posterior says of them.
+
+An entry is (a, b), two names or positions. Of a query's rows [Ω₁₁ Ω₁₂] it is the pair (row, column): the row belongs to
+the query variable, the column is a position in the data.
+"""
+
+import difflib
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ggmflow.estimator import GraphicalFlow
+from ggmflow.posterior import PoorFitWarning, Posterior
+from ggmflow.weights import sort_order, weighted_quantile
+
+Entry = tuple[str | int, str | int]
+Scale = Literal["association", "precision"]
+Positions = Int[np.ndarray, "m 2"]
+Answer = TypeVar("Answer")
+
+
+def find_pairs(entries: Entry | Iterable[Entry], names: Sequence[str], query: Int[np.ndarray, " s"]) -> Positions:
+    """Row and column of each entry.
+
+    Parameters
+    ----------
+    entries
+        One pair, or several; the order of the two does not matter.
+    names, query
+        Of all d columns; the columns that have a row.
+
+    Returns
+    -------
+    (m, 2) array of int
+    """
+    given: list[Any] = list(entries)
+    if len(given) == 2 and all(isinstance(each, str | Integral) for each in given):
+        given = [tuple(given)]
+    rank = {int(column): row for row, column in enumerate(query)}
+    found = []
+    for entry in given:
+        if isinstance(entry, str) or not isinstance(entry, Iterable) or len(pair := list(entry)) != 2:
+            raise ValueError(f"an entry is a pair of names or positions, such as ('a', 'b'), got {entry!r}")
+        a, b = (_position(each, names) for each in pair)
+        if a == b:
+            raise ValueError(f"{names[a]!r} and itself are no pair: name two different variables")
+        if a not in rank and b not in rank:
+            raise ValueError(f"neither {names[a]!r} nor {names[b]!r} belongs to the query, so their pair has no entry")
+        # Of two query variables the one that was asked first has the row, as in `all_pairs`.
+        if a not in rank or (b in rank and rank[b] < rank[a]):
+            a, b = b, a
+        found.append((rank[a], b))
+    if not found:
+        raise ValueError("no entries were given: name at least one pair, or leave the argument out")
+    return np.array(found, dtype=np.intp)
+
+
+def _position(each: Any, names: Sequence[str]) -> int:
+    if isinstance(each, str):
+        if each in names:
+            return list(names).index(each)
+        close = difflib.get_close_matches(each, names, 1)
+        raise ValueError(f"there is no variable {each!r}" + (f": did you mean {close[0]!r}?" if close else ""))
+    if isinstance(each, Integral) and not isinstance(each, bool) and 0 <= int(each) < len(names):
+        return int(each)
+    raise ValueError(f"a variable is a name or a position from 0 to {len(names) - 1}, got {each!r}")
+
+
+def pair_names(pairs: Positions, names: Sequence[str], query: Int[np.ndarray, " s"]) -> list[str]:
+    """Both names of each pair, in the order of row and column."""
+    rows = query[pairs[:, 0]].tolist()
+    return [f"{names[row]} – {names[column]}" for row, column in zip(rows, pairs[:, 1].tolist(), strict=True)]
+
+
+def all_pairs(query: Int[np.ndarray, " s"], n_features: int) -> Positions:
+    """Every pair of a query's rows once."""
+    rank = np.full(n_features, len(query))
+    rank[query] = np.arange(len(query))
+    return np.argwhere(rank > np.arange(len(query))[:, None])
+
+
+def joined_pairs(edges: Bool[np.ndarray, "s d"], query: Int[np.ndarray, " s"]) -> Positions:
+    """Pairs that an edge joins, each once."""
+    pairs = all_pairs(query, edges.shape[1])
+    return pairs[edges[pairs[:, 0], pairs[:, 1]]]
+
+
+def strongest(post: Posterior, count: int) -> Positions:
+    """Pairs of largest |mean association|, the largest first."""
+    pairs = all_pairs(post.query, len(post.names))
+    size = np.abs(post.association()[pairs[:, 0], pairs[:, 1]])
+    return pairs[np.argsort(-size, kind="stable")[:count]]
+
+
+def draws_of(post: Posterior, pairs: Positions, scale: Scale = "association") -> Float[np.ndarray, "m N"]:
+    """Draws of the association, or of the entry of Ω, of each pair."""
+    where = post._free.position[pairs[:, 0], pairs[:, 1]]
+    if scale == "association":
+        return post._sample.association_draws(where)
+    if scale == "precision":
+        return post._sample.values[where]
+    raise ValueError(f"scale must be 'association' or 'precision', got {scale!r}")
+
+
+def quantiles_of(
+    post: Posterior, probs: Sequence[float], pairs: Positions, scale: Scale = "association"
+) -> Float[np.ndarray, "k m"]:
+    """Posterior quantiles of the association, or of the entry of Ω, of each pair."""
+    values = draws_of(post, pairs, scale)
+    return weighted_quantile(values, sort_order(values), post._use(None), np.asarray(probs, float))
+
+
+def three_probs(level: float) -> tuple[float, float, float]:
+    """Lower end, middle and upper end of a credible interval."""
+    if isinstance(level, bool) or not 0 < level < 1:
+        raise ValueError(f"level must be a number between 0 and 1, such as 0.9, got {level!r}")
+    return (1 - level) / 2, 0.5, (1 + level) / 2
+
+
+def scale_name(scale: Scale, post_or_model: Posterior | GraphicalFlow) -> str:
+    """What the numbers are, for an axis."""
+    if scale == "precision":
+        return "entry of the precision matrix"
+    if isinstance(post_or_model, Posterior):
+        whole = len(post_or_model.query) == len(post_or_model.names)
+    else:
+        whole = len(post_or_model.query_) == post_or_model.scatter_.n_features
+    # Outside a query it is a regression weight: see `Posterior.association`.
+    return "partial correlation" if whole else "association"
+
+
+def centre(model: GraphicalFlow) -> tuple[float, float, float]:
+    """(λ, q, T) in the middle of the fitted ranges: a condition to choose entries or positions by."""
+    return float(np.sqrt(np.prod(model.lam_range_))), float(np.mean(model.q_range_)), model._ranges.warmest
+
+
+def ask(
+    model: GraphicalFlow,
+    conditions: Iterable[tuple[float, float, float]],
+    question: Callable[[Posterior], Answer],
+    num_draws: int,
+) -> list[Answer]:
+    """What the posterior at each (λ, q, T) answers; poor fits are one warning in all, not one each."""
+    answers, poor = [], []
+    for condition in conditions:
+        post = model.posterior(*condition, num_draws=num_draws)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PoorFitWarning)
+            answers.append(question(post))
+        if post._weights is not None and post._weights.poor:
+            poor.append((post._weights.ess, f"{post._where()}: {post._weights}"))
+    if poor:
+        message = (
+            f"at {len(poor)} of {len(answers)} conditions the fitted distribution is a poor stand-in for the "
+            f"posterior; the worst is{min(poor)[1]}. See plot.fit_quality(model)"
+        )
+        warnings.warn(message, PoorFitWarning, stacklevel=3)
+    return answers

@@ -1,0 +1,166 @@
+"""How good a fit is: training, importance weights, and effective draws for every λ and q."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+
+from ggmflow.estimator import GraphicalFlow
+from ggmflow.plot.style import DASHED, LINES, NEUTRAL, SMALL, legend, new_axes, open_frame, set_names, set_title
+from ggmflow.posterior import Posterior
+from ggmflow.weights import khat_limit
+
+
+def training_curve(history: GraphicalFlow | pd.DataFrame, *, title: str | None = None, ax: Axes | None = None) -> Axes:
+    """Held-out ELBO over the steps of training, and the effective sample size to expect on a second axis.
+
+    The first steps are far below: the axis shows the last nine tenths of them.
+
+    Parameters
+    ----------
+    history
+        A fitted model, or its `history_`.
+    title, ax
+        Text; axes to draw on.
+
+    Returns
+    -------
+    Axes
+        That of the ELBO.
+    """
+    table = history.history_ if isinstance(history, GraphicalFlow) else history
+    ax = new_axes(ax)
+    few = len(table) < 40
+    elbo = ax.plot(table["step"], table["elbo"], color=LINES[0], lw=1.6, marker="o" if few else "", ms=3, label="ELBO")
+    finite = table["elbo"].to_numpy(float)
+    late = finite[len(finite) // 10 :]
+    late = late[np.isfinite(late)]
+    if late.size and np.ptp(late) > 0:
+        ax.set_ylim(late.min() - 0.05 * np.ptp(late), late.max() + 0.05 * np.ptp(late))
+    ax.set(xlabel="step", ylabel="held-out ELBO (nats)")
+    other = ax.twinx()
+    ess = other.plot(table["step"], table["ess"], color=LINES[1], lw=1.4, ls=DASHED, label="relative ESS")
+    other.set_ylim(0, 1)
+    other.set_ylabel("effective share of draws")
+    other.spines["top"].set_visible(False)
+    ax.spines["top"].set_visible(False)
+    legend(ax, [*elbo, *ess], loc="lower right")
+    skipped = int(table["skipped"].iloc[-1])
+    set_title(ax, title or (f"{skipped} of {int(table['step'].iloc[-1])} steps were skipped" if skipped else None))
+    return ax
+
+
+def weight_tail(post: Posterior, *, title: str | None = None, ax: Axes | None = None) -> Axes:
+    """Importance weights of the draws behind a posterior, largest first, relative to equal weights.
+
+    A perfect flow is a flat line at 1. The steeper the beginning, the fewer draws carry the estimates.
+
+    Parameters
+    ----------
+    post
+        Of a flow; exact draws have no weights.
+    title
+        Default: k̂ and effective draws in words.
+    ax
+        Axes to draw on.
+
+    Returns
+    -------
+    Axes
+    """
+    weights = post._weights
+    if weights is None:
+        raise ValueError("these draws are exact and have no importance weights: there is nothing to draw")
+    ax = new_axes(ax)
+    num_draws = len(weights.values)
+    relative = np.sort(weights.values)[::-1] * num_draws
+    ax.plot(np.arange(1, num_draws + 1), relative, color=LINES[0], lw=1.8, label="weights, smoothed")
+    ax.axhline(1, color=NEUTRAL, lw=1.2, ls=DASHED, label="equal weights")
+    smallest = max(float(relative[int(0.99 * num_draws) - 1]), 1e-6)  # what comes below counts for nothing
+    ax.set(xscale="log", yscale="log", xlabel="rank of the draw", ylabel="weight, relative to equal weights")
+    ax.set_ylim(min(0.3, smallest), max(3.0, 2 * relative[0]))
+    legend(ax, ax.lines, loc="lower left")
+    open_frame(ax)
+    set_title(ax, title or f"{'poor' if weights.poor else 'good'}: {weights}")
+    return ax
+
+
+def fit_quality(
+    model: GraphicalFlow,
+    lam: ArrayLike | None = None,
+    q: ArrayLike | None = None,
+    *,
+    temperature: float = 1.0,
+    num_draws: int = 1000,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Effective draws and Pareto k̂ for every λ and q: where the flow can be trusted as it is.
+
+    Cells whose weights cannot be used, because k̂ is too large, are crossed out: there use `Posterior.refine`.
+
+    Parameters
+    ----------
+    model
+        Fitted.
+    lam, q
+        Values to combine; default six λ and five q across the fitted ranges.
+    temperature
+        Of all.
+    num_draws
+        Draws at each point.
+    title, ax
+        Text; axes to draw on.
+
+    Returns
+    -------
+    Axes
+    """
+    lams, qs = _values(lam, np.geomspace(*model.lam_range_, 6)), _values(q, np.linspace(*model.q_range_, 5))
+    ess, khat = np.empty((2, len(qs), len(lams)))
+    for i, each_q in enumerate(qs.tolist()):
+        for j, each in enumerate(lams.tolist()):
+            weights = model.posterior(each, each_q, temperature, num_draws=num_draws)._weights
+            assert weights is not None, "draws of a flow have weights"
+            ess[i, j], khat[i, j] = weights.ess, weights.khat
+    limit = khat_limit(num_draws)
+    ax = new_axes(ax, 5.4, 3.6)
+    image = ax.imshow(ess, cmap="cividis", vmin=0, vmax=1, origin="lower", aspect="auto", interpolation="nearest")
+    size = ess.size <= 120  # else numbers would run into each other
+    for (i, j), value in np.ndenumerate(khat):
+        bad, ink = not value < limit, "white" if ess[i, j] < 0.55 else "black"
+        if size:
+            ax.text(
+                j,
+                i,
+                f"{value:.2f}",
+                ha="center",
+                va="center",
+                fontsize=SMALL,
+                color=ink,
+                weight="bold" if bad else "normal",
+            )
+        if bad:
+            ax.plot([j - 0.5, j + 0.5], [i - 0.5, i + 0.5], color=ink, lw=1)
+            ax.plot([j - 0.5, j + 0.5], [i + 0.5, i - 0.5], color=ink, lw=1)
+    set_names(ax.xaxis, _numbers(lams), most=12)
+    set_names(ax.yaxis, _numbers(qs), most=12)
+    ax.set(xlabel="shrinkage λ", ylabel="exponent q", xlim=(-0.5, len(lams) - 0.5), ylim=(-0.5, len(qs) - 0.5))
+    bar = ax.figure.colorbar(image, ax=ax, pad=0.02)
+    bar.set_label("effective share of draws", fontsize=9)
+    bar.ax.tick_params(labelsize=SMALL)
+    bad = int(np.sum(~(khat < limit)))
+    words = f"crossed out: k̂ ≥ {limit:.2g}, at {bad} of {khat.size}" if bad else f"k̂ < {limit:.2g} everywhere"
+    set_title(ax, title or f"Pareto k̂ (numbers) and effective draws (colour); {words}")
+    return ax
+
+
+def _values(given: ArrayLike | None, default: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+    return np.unique(default if given is None else np.atleast_1d(np.asarray(given, float)))
+
+
+def _numbers(values: Float[np.ndarray, " k"]) -> Sequence[str]:
+    return [f"{value:.3g}" for value in values]

@@ -1,0 +1,107 @@
+"""What all pictures share: colours, names shown as they are, axes of λ, labels that thin out.
+
+Colours are those of Okabe and Ito, which colour-blind eyes tell apart. Nothing is told by colour alone: negative
+associations are dashed, lines have markers, what is not chosen is hollow.
+"""
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from jaxtyping import Float
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.transforms import ScaledTranslation
+
+POSITIVE, NEGATIVE, NEUTRAL = "#0072b2", "#d55e00", "#4d4d4d"
+LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+MARKERS = "os^Dv<P"
+FAINT, DASHED = "#bdbdbd", (0, (4, 2))
+DOUBT = LinearSegmentedColormap.from_list("doubt", ["#ffffff", "#636363"])
+SIGNED = LinearSegmentedColormap.from_list("signed", [NEGATIVE, "#ffffff", POSITIVE])
+SMALL = 8  # points: the smallest text there is
+
+
+def new_axes(ax: Axes | None, width: float = 5.0, height: float = 3.6) -> Axes:
+    """The axes that were given, or new ones in a figure of so many inches."""
+    return ax if ax is not None else plt.subplots(figsize=(width, height), layout="constrained")[1]
+
+
+def set_title(ax: Axes, title: str | None) -> None:
+    """A title as wide as the axes at most; dollar signs are dollar signs."""
+    if title:
+        lines = [textwrap.fill(line, _characters(ax, 9), break_on_hyphens=False) for line in title.splitlines()]
+        ax.set_title("\n".join(lines), fontsize=9, parse_math=False)
+
+
+def _characters(ax: Axes, size: float) -> int:
+    """How many characters of so many points fit beside each other."""
+    return max(24, int(0.85 * 72 * inches(ax)[0] / (0.55 * size)))  # layout engines shrink axes later
+
+
+def inches(ax: Axes) -> tuple[float, float]:
+    """Width and height of axes."""
+    box, dpi = ax.get_window_extent(), ax.figure.dpi
+    return box.width / dpi, box.height / dpi
+
+
+def legend(ax: Axes, handles: Sequence[Artist], **options: Any) -> Legend | None:
+    """A legend of these artists with their labels as they are: matplotlib would hide `_x` and typeset `$x$`."""
+    if not handles:
+        return None
+    made = ax.legend(handles, [str(k) for k in range(len(handles))], **{"frameon": False, "fontsize": SMALL} | options)
+    for text, handle in zip(made.get_texts(), handles, strict=True):
+        text.set_text(str(handle.get_label()))
+        text.set_parse_math(False)
+    return made
+
+
+def legend_below(ax: Axes, handles: Sequence[Artist], label: bool = True, **options: Any) -> Legend | None:
+    """A legend under the axes and their label, where it hides nothing, in as many columns as there is room for."""
+    column = 32 + 0.56 * SMALL * max((len(str(each.get_label())) for each in handles), default=0)
+    columns = max(1, min(len(handles), int(0.95 * 72 * inches(ax)[0] / column)))
+    # In inches, which stay the same when a layout engine shrinks the axes: ticks and label need half a one.
+    down = ScaledTranslation(0, -0.45 if label else 0.0, ax.figure.dpi_scale_trans)
+    place = {
+        "loc": "upper center",
+        "bbox_to_anchor": (0.5, 0.0),
+        "bbox_transform": ax.transAxes + down,
+        "ncols": columns,
+        "columnspacing": 1.2,
+    }
+    return legend(ax, handles, **place | options)
+
+
+def dashed_handle(label: str) -> Line2D:
+    """What stands for a reference in a legend."""
+    return Line2D([], [], color=NEUTRAL, lw=1.2, ls=DASHED, label=label)
+
+
+def set_names(axis: Axis, names: Sequence[str], *, most: int = 25, **options: Any) -> None:
+    """Names at 0, 1, 2, …; with hundreds only every so many, so that they can be read."""
+    ticks = range(0, len(names), max(1, -(-len(names) // most)))
+    axis.set_ticks(ticks, [names[k] for k in ticks], **{"fontsize": SMALL, "parse_math": False} | options)
+
+
+def lam_axis(ax: Axes, lam: Float[np.ndarray, " k"]) -> None:
+    """A logarithmic axis of λ with plain numbers."""
+    ax.set_xscale("log")
+    ax.set_xlabel("shrinkage λ")
+    if lam[0] < lam[-1]:
+        ax.set_xlim(lam[0], lam[-1])
+    wide = lam[-1] > 300 * lam[0]  # 1, 2, 5 of every decade would run into each other
+    ax.xaxis.set_major_locator(LogLocator(subs=(1,) if wide else (1, 2, 5)))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_locator(NullLocator())
+
+
+def open_frame(ax: Axes) -> None:
+    """No lines above and to the right."""
+    ax.spines[["top", "right"]].set_visible(False)
