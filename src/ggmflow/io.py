@@ -184,6 +184,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
         raise
 
 
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Replace a file by a text in UTF-8, whole or not at all."""
+    with replacing(path) as temporary, open(temporary, "x", encoding="utf-8", newline="") as file:
+        file.write(text)
+
+
 class _Bounded(io.BufferedReader):
     """A file that refuses to read very much at once."""
 

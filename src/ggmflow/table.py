@@ -72,7 +72,7 @@ def _read_array(X: Any) -> np.ndarray:
 
 
 def _check_signs(delimiter: str, decimal: str) -> None:
-    if len(delimiter) != 1 or delimiter in "\"\r\n":
+    if len(delimiter) != 1 or delimiter in '"\r\n':
         raise ValueError(f"delimiter must be one character between fields, such as ';' or a tab, got {delimiter!r}")
     if decimal not in (".", ","):
         raise ValueError(f"decimal must be '.' or ',', got {decimal!r}")
