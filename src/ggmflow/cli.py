@@ -4,6 +4,7 @@ import csv
 import errno
 import importlib
 import json
+import math
 import os
 import shlex
 import shutil
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
+import numpy as np
 import pandas as pd
 import typer
 from rich.console import Console
@@ -26,7 +28,7 @@ from ggmflow.conditions import Ranges, find_ranges
 from ggmflow.data import Scatter
 from ggmflow.demo import FIGURES, run_demo
 from ggmflow.estimator import GraphicalFlow
-from ggmflow.export import FORMATS, describe, edge_table, entry_table, export, records
+from ggmflow.export import FORMATS, describe, edge_table, entry_table, export, records, strongest
 from ggmflow.io import replacing
 from ggmflow.posterior import PoorFitWarning, Posterior
 from ggmflow.run import REPORT, RunError, describe_file, fit_run, load_run, read_record
@@ -426,12 +428,9 @@ def _text(text: str) -> Text:
 def _print_json(run: Path, record: dict[str, Any], post: Posterior, table: pd.DataFrame, top: int | None) -> None:
     known = ("status", "seconds", "steps", "training", "chosen", "ranges", "data")
     about = {"run": str(run)} | {name: record.get(name) for name in known}
-    content = about | describe(post, table) | {"edges": records(_first(edge_table(table), top))}
+    edges = edge_table(table)
+    content = about | describe(post, table) | {"edges": records(edges if top is None else edges.head(top))}
     typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
-
-
-def _first(edges: pd.DataFrame, top: int | None) -> pd.DataFrame:
-    return edges if top is None else edges.head(top)
 
 
 def _print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame, top: int) -> None:
@@ -454,13 +453,12 @@ def _print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame,
     )
     how = "stopped early after" if record.get("training") == "stopped early" else "trained for"
     lines.add_row("Fit", _text(f"{how} {record.get('steps')} steps, {_duration(record['seconds'])}; {fitted}"))
-    best = f"λ = {chosen.get('lam', float('nan')):.3g}, q = {chosen.get('q', float('nan')):.3g}"
-    here = (post.lam, post.q) == (chosen.get("lam"), chosen.get("q"))
-    where = (
-        f"{best}, the highest evidence" if here else f"λ = {post.lam:.3g}, q = {post.q:.3g} (evidence prefers {best})"
-    )
+    choice = [float(chosen.get(name, math.nan)) for name in ("lam", "q")]
+    best, here = (f"λ = {lam:.3g}, q = {q:.3g}" for lam, q in (choice, (post.lam, post.q)))
+    is_best = np.allclose(choice, np.array([post.lam, post.q], float), rtol=1e-6)
+    where = f"{here}, the highest evidence" if is_best else f"{here} (evidence prefers {best})"
     lines.add_row("Shown at", _text(where))
-    for end in chosen.get("at_ends", []) if here else []:
+    for end in chosen.get("at_ends", []) if is_best else []:
         lines.add_row("", Text(f"The evidence is highest at {end}: a wider range may be better still.", style="yellow"))
     message = str(attributes["message"])
     lines.add_row("Trust", Text(message, style="yellow" if message.startswith("Poor") else "green"))
@@ -471,13 +469,16 @@ def _print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame,
     lines.add_row("Edges", _text(f"{len(edges)} of {pairs} pairs, by {attributes['rule']}"))
     console.print(lines)
     if len(edges):
-        console.print(_edge_table(_first(edges, top), attributes["level"], len(edges)))
+        shown = edges.head(top)
+        title = f"Strongest edges ({top} of {len(edges)})" if top < len(edges) else "Edges, strongest first"
+    else:
+        shown, title = strongest(table).head(top), "No edges; the strongest pairs, which may as well be zero"
+    console.print(_edge_table(shown, attributes["level"], title))
 
 
-def _edge_table(edges: pd.DataFrame, level: float, total: int) -> Table:
-    title = f"\nStrongest edges ({len(edges)} of {total})" if len(edges) < total else "\nEdges, strongest first"
+def _edge_table(edges: pd.DataFrame, level: float, title: str) -> Table:
     outside = "regression weight" in edges["scale"].to_list()
-    table = Table(title=title, title_justify="left", title_style="bold", caption_justify="left")
+    table = Table(title=f"\n{title}", title_justify="left", title_style="bold", caption_justify="left")
     table.add_column("pair", overflow="fold")
     table.add_column("association" if outside else "partial correlation", justify="right")
     table.add_column(f"{100 * level:g} % interval", justify="right", no_wrap=True)
@@ -501,12 +502,11 @@ def _duration(seconds: float) -> str:
 
 
 def _print_next(commands: dict[str, str]) -> None:
-    console = Console(highlight=False)
-    lines = Table.grid(padding=(0, 3))
-    for command, effect in commands.items():
-        lines.add_row(Text(command, style="bold"), Text(effect))
+    console = Console(highlight=False, soft_wrap=True)  # a command is to be copied: never broken
     console.print(Text("\nNext", style="bold"))
-    console.print(lines)
+    width = max(map(len, commands))
+    for command, effect in commands.items():
+        console.print(_text(command.ljust(width)).append(f"   {effect}", style="dim"))
 
 
 def _print_written(path: Path) -> None:

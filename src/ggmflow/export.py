@@ -61,11 +61,16 @@ def entry_table(post: Posterior, level: float = 0.9) -> pd.DataFrame:
     return table.reindex(columns=[*_FIRST, *condition, "rule"])
 
 
+def strongest(table: pd.DataFrame) -> pd.DataFrame:
+    """The pairs of an `entry_table`, strongest first."""
+    strength = np.abs(table["association"].to_numpy())
+    order = np.argsort(-strength, kind="stable")[: np.count_nonzero(strength >= 0)]  # the diagonal is NaN, and last
+    return table.take(order).reset_index(drop=True)
+
+
 def edge_table(table: pd.DataFrame) -> pd.DataFrame:
     """The edges of an `entry_table`, strongest first."""
-    strength = np.where(table["edge"], np.abs(table["association"].to_numpy()), -1.0)
-    order = np.argsort(-strength, kind="stable")[: np.count_nonzero(table["edge"])]
-    return table.take(order).reset_index(drop=True)
+    return strongest(table.take(np.flatnonzero(table["edge"])))
 
 
 def describe(post: Posterior, table: pd.DataFrame) -> dict[str, Any]:
