@@ -1,15 +1,31 @@
 """The commands as users type them: exit code, message, files."""
 
+import errno
+import json
+import os
 import re
+import socket
+import subprocess
+import sys
+import types
+from pathlib import Path
 
+import filelock
 import jax
+import networkx as nx
+import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 import ggmflow
 from ggmflow.cli import app
+from tests import models
 
 run = CliRunner().invoke
+# a → b → c, and d by itself: edges that any rule finds.
+NOISE = np.random.default_rng(0).standard_normal((50, 4))
+TABLE = pd.DataFrame(np.c_[NOISE[:, 0], NOISE[:, :2].sum(1), NOISE[:, :3].sum(1), NOISE[:, 3]], columns=list("abcd"))
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +35,386 @@ def jax_as_users_have_it():
     jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "table.csv"
+    TABLE.to_csv(path, index=False)
+    return path
+
+
+FIT = ["--lam", "0.5,8", "--steps", "100"]
+
+
+@pytest.fixture(scope="module")
+def fitted(shared_directory):
+    """A run directory, and what the command that made it printed."""
+    jax.config.update("jax_numpy_dtype_promotion", "standard")
+    path, told = shared_directory / "cli-run", shared_directory / "cli-run.txt"
+    with filelock.FileLock(f"{path}.lock"):
+        if not told.exists():
+            TABLE.to_csv(shared_directory / "table.csv", index=False)
+            result = run(app, ["fit", str(shared_directory / "table.csv"), "-o", str(path), *FIT])
+            assert result.exit_code == 0, result.output
+            told.write_text(result.stdout, encoding="utf-8")
+    return path, " ".join(told.read_text(encoding="utf-8").split())
+
+
+def refused(arguments, message, code=2):
+    """One line on standard error, nothing on standard output."""
+    result = run(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    assert not result.stdout
+    assert result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1, result.stderr
+    assert re.search(message, result.stderr), result.stderr
+
+
+# ------------------------------------------------------------------------------------------------------------------ fit
+def test_fit_ends_with_a_summary(fitted):
+    path, told = fitted
+    assert re.search(r"Data table\.csv: 50 rows of 4 variables", told)
+    assert re.search(r"Fit trained for 100 steps, \d+ s; λ from 0\.5 to 8, q from 0\.25 to 1\.25", told)
+    assert re.search(r"Shown at λ = [\d.]+, q = [\d.]+, the highest evidence", told)
+    assert re.search(r"Trust (Good|Poor) fit: Pareto k̂", told)
+    assert re.search(r"Edges \d of 6 pairs, by highest expected F1", told)
+    assert re.search(rf"report .*cli-run one page .*explore .*cli-run sliders .*export {path}", told)
+    assert "Warning" not in told
+
+
+def test_the_model_is_the_one_that_python_fits(fitted):
+    given = {"lam": (0.5, 8.0), "steps": 100, "random_state": 0, "progress": False}
+    expected = ggmflow.GraphicalFlow(**given).fit(TABLE).posterior(2.0, 0.5).sample(20, random_state=0)
+    found = ggmflow.load_run(fitted[0]).posterior(2.0, 0.5).sample(20, random_state=0)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_every_option_reaches_the_model(untrained, table, tmp_path):
+    text = table.read_text().replace(",", ";").replace(".", ",")
+    text = text.replace("\n", "\n;1,5;2;3\n", 1)  # a missing value
+    (tmp_path / "excel.csv").write_text(text)
+    arguments = ["fit", tmp_path / "excel.csv", "-o", tmp_path / "run", "--delimiter", ";", "--decimal", ","]
+    arguments += ["--missing", "em", "--transform", "nonparanormal", "--no-standardize", "--query", "c, a"]
+    arguments += ["--lam", "2", "--q", "0.5", "--temperature", "1", "--steps", "50", "--seed", "7", "--json"]
+    result = run(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.output
+    model = ggmflow.load_run(tmp_path / "run")
+    expected = {"lam": 2.0, "q": 0.5, "temperature": 1.0, "query": ["c", "a"], "steps": 50, "random_state": 7}
+    expected |= {"missing": "em", "transform": "nonparanormal", "standardize": False}
+    assert expected.items() <= model.get_params().items()
+    assert model.scatter_.n == 51
+    answer = json.loads(result.stdout)
+    assert answer["query"] == ["c", "a"] and answer["condition"]["lam"] == pytest.approx(2.0)
+    assert answer["data"]["delimiter"] == ";"
+    command = json.loads((tmp_path / "run" / "run.json").read_text())["command"]
+    assert "--delimiter ';' --decimal , --missing em" in command and "--no-standardize" in command
+    assert "--json" not in command
+
+
+def test_json_is_all_there_is_on_standard_output(untrained, table, tmp_path):
+    arguments = ["fit", str(table), "-o", str(tmp_path / "run"), "--lam", "2", "--q", "1", "--json"]
+    result = run(app, arguments)
+    answer = json.loads(result.stdout)
+    assert answer["status"] == "finished" and answer["run"] == str(tmp_path / "run")
+    assert answer["schema"] == "ggmflow-posterior/1" and answer["n_edges"] == len(answer["edges"])
+    assert run(app, arguments).exit_code == 2  # it is there already
+    again = json.loads(run(app, [*arguments, "--resume"]).stdout)
+    assert again["edges"] == answer["edges"]
+    assert run(app, [*arguments, "--force"]).exit_code == 0
+
+
+BAD_TABLES = {
+    "empty": ("", "is empty"),
+    "semicolons": ("a;b\n1;2\n3;5\n", "separated by semicolons, not commas: .*--delimiter ';'"),
+    "tabs": ("a\tb\n1\t2\n3\t5\n", "separated by tabs, not commas: .*--delimiter 'tab'"),
+    "one column": ("a\n1\n2\n", r"Found 1 feature\(s\)"),
+    "text": ("a,b\n1,2\n3,high\n", "column 'b', line 3: could not convert string to float: 'high'; encode the column"),
+    "missing": ("a,b\n1,2\n3,\n2,2\n", "column 'b', line 3 is missing.*em"),
+    "constant": ("a,b\n1,2\n3,2\n", "'b'"),
+    "control characters": ("a,\x1b[31mb\n1,2\n3,high\n", r"column '\\x1b\[31mb', line 3"),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), BAD_TABLES.values(), ids=BAD_TABLES.keys())
+def test_a_bad_table_is_one_line_and_leaves_nothing(tmp_path, text, message):
+    (tmp_path / "table.csv").write_text(text)
+    refused(["fit", tmp_path / "table.csv", "-o", tmp_path / "run"], message)
+    assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+
+
+BAD_OPTIONS = {
+    "query": (["--query", "a,bb"], "no column is named 'bb'"),
+    "same query": (["--query", "a,a"], "a"),
+    "range of words": (["--lam", "low,high"], "--lam takes a number or two of them, low,high.*'low,high'"),
+    "three numbers": (["--q", "1,2,3"], "--q takes a number or two of them"),
+    "reversed": (["--lam", "8,2"], "the first number must not exceed the second"),
+    "negative": (["--lam", "-1,2"], "lam must be a positive number"),
+    "not a number": (["--lam", "nan"], "lam must be a positive number"),
+    "q": (["--q", "0.01,1"], "q must lie between 0.1 and 2"),
+    "hot": (["--temperature", "1,2"], "temperature must not exceed 1"),
+    "cold": (["--temperature", "0.01,0.5"], "--temperature must reach 1"),
+    "wrong delimiter": (["--delimiter", ";"], "separated by commas, not semicolons: .*--delimiter ','"),
+    "long delimiter": (["--delimiter", "::"], "one character"),
+    "both": (["--resume", "--force"], "give one of them"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), BAD_OPTIONS.values(), ids=BAD_OPTIONS.keys())
+def test_a_bad_option_is_one_line_and_leaves_nothing(table, tmp_path, options, message):
+    refused(["fit", table, "-o", tmp_path / "run", *options], message)
+    assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_what_cannot_be_read_or_written_is_named(table, tmp_path):
+    refused(["fit", tmp_path / "nowhere.csv"], r"nowhere\.csv' does not exist: give the path of a CSV file")
+    refused(["fit", tmp_path], "is a directory")
+    refused(["fit", table, "-o", table / "run"], r"cannot use .*table\.csv/run: Not a directory")
+    refused(["fit", table, "-o", table], r"cannot use .*table\.csv: File exists")
+    assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write everywhere")
+def test_no_permission_to_write(table, tmp_path):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    refused(["fit", table, "-o", closed / "run"], "Permission denied")
+    assert not list(closed.iterdir())
+
+
+def test_permission_denied_is_one_line_for_root_too(table, tmp_path, monkeypatch):
+    def denied(self, *args, **kwargs):
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "mkdir", denied)
+    refused(["fit", table, "-o", tmp_path / "run"], "cannot use .*run: Permission denied")
+
+
+def test_a_fit_that_fails_is_one_line(table, tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise FloatingPointError("training failed: no [luck]")
+
+    monkeypatch.setattr(ggmflow.GraphicalFlow, "fit", fail)
+    refused(["fit", table, "-o", tmp_path / "run"], r"training failed: no \[luck\]")
+
+
+def test_our_own_mistakes_keep_their_traceback(table, tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(ggmflow.GraphicalFlow, "fit", fail)
+    result = run(app, ["fit", str(table), "-o", str(tmp_path / "run")])
+    assert result.exit_code == 1 and isinstance(result.exception, ValueError)
+
+
+def test_the_best_at_an_end_of_a_range_is_noted(untrained, table, tmp_path, monkeypatch):
+    end = ggmflow.estimator.Choice(8.0, 1.0, ("the highest λ, 8",))
+    monkeypatch.setattr(ggmflow.GraphicalFlow, "select", lambda self: end)
+    result = run(app, ["fit", str(table), "-o", str(tmp_path / "run"), "--lam", "0.5,8"])
+    assert result.exit_code == 0, result.output
+    assert (
+        "Note: the evidence is highest at the highest λ, 8: fit again with a range that goes further" in result.stderr
+    )
+    assert "The evidence is highest at the highest λ, 8" in " ".join(result.stdout.split())
+
+
+# -------------------------------------------------------------------------------------------------------------- summary
+def test_summary_elsewhere(fitted):
+    told = " ".join(run(app, ["summary", str(fitted[0]), "--lam", "3", "--q", "0.5", "--level", "0.5"]).stdout.split())
+    assert re.search(r"Shown at λ = 3, q = 0\.5 \(evidence prefers λ = [\d.]+, q = [\d.]+\)", told)
+    assert "50 % interval" in told and "Edges, strongest first" in told
+    told = run(app, ["summary", str(fitted[0]), "--top", "1"]).stdout
+    assert re.search(r"Strongest edges \(1 of \d\)", told)
+
+
+def test_without_edges_the_strongest_pairs_are_shown(untrained, tmp_path):
+    models.TABLE.to_csv(tmp_path / "table.csv", index=False)
+    result = run(app, ["fit", str(tmp_path / "table.csv"), "-o", str(tmp_path / "run"), "--lam", "3", "--q", "0.5"])
+    assert "Edges     0 of 6 pairs" in result.stdout
+    assert "No edges; the strongest pairs, which may as well be zero" in result.stdout
+    assert result.stdout.count(" – ") == 6
+
+
+def test_summary_as_json_has_the_numbers_of_python(fitted):
+    result = run(app, ["summary", str(fitted[0]), "--lam", "0.5", "--q", "1", "--json"])
+    answer = json.loads(result.stdout)
+    post = ggmflow.load_run(fitted[0]).posterior(0.5, 1.0)
+    association, (lower, upper), names = post.association(), post.association_interval(0.9), list("abcd")
+    assert answer["n_edges"] == np.triu(post.edges()).sum() > 1
+    strengths = [abs(edge["association"]) for edge in answer["edges"]]
+    assert strengths == sorted(strengths, reverse=True)
+    for edge in answer["edges"]:
+        at = names.index(edge["row"]), names.index(edge["column"])
+        numbers = [edge[name] for name in ("association", "association_lower", "association_upper")]
+        np.testing.assert_allclose(numbers, [association[at], lower[at], upper[at]])
+    one = json.loads(run(app, ["summary", str(fitted[0]), "--lam", "0.5", "--q", "1", "--json", "--top", "1"]).stdout)
+    assert one["edges"] == answer["edges"][:1]
+
+
+COMMANDS = (["summary"], ["report"], ["explore"], ["export", "--format", "csv"])
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_what_is_no_run_is_named(command, tmp_path):
+    refused([*command, tmp_path / "nowhere"], "nowhere does not exist: give the directory of a run")
+    refused([*command, tmp_path], "is no ggmflow run: it has no run.json")
+    (tmp_path / "run.json").write_text("{")
+    refused([*command, tmp_path], r"is damaged: run\.json cannot be read")
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+@pytest.mark.parametrize("command", COMMANDS[:2] + COMMANDS[3:], ids=lambda command: command[0])
+def test_a_condition_outside_the_ranges_is_named(command, fitted):
+    refused([*command, fitted[0], "--lam", "99"], r"lam=99 is outside the fitted range 0\.5 … 8")
+    refused([*command, fitted[0], "--q", "nan"], "q must be a number")
+
+
+def test_a_level_outside_is_named(fitted):
+    refused(["summary", fitted[0], "--level", "90"], "--level must lie between 0 and 1")
+
+
+def test_names_are_only_text(untrained, tmp_path):
+    names = ["[red]a[/red]", "\x1b[31mb", "<script>", "[/]"]
+    TABLE.set_axis(names, axis=1).to_csv(tmp_path / "table.csv", index=False)
+    result = run(app, ["fit", str(tmp_path / "table.csv"), "-o", str(tmp_path / "run"), "--lam", "0.5", "--q", "1"])
+    assert result.exit_code == 0, result.output
+    assert "\x1b[31m" not in result.stdout and "[red]a[/red]" in result.stdout
+
+
+# --------------------------------------------------------------------------------------------------------------- export
+def test_export_writes_what_other_programs_read(fitted, tmp_path):
+    post = ggmflow.load_run(fitted[0]).posterior(0.5, 1.0)
+    paths = {}
+    for name in ("graphml", "csv", "json"):
+        paths[name] = tmp_path / f"out.{name}"
+        arguments = ["export", str(fitted[0]), "--format", name, "-o", str(paths[name]), "--lam", "0.5", "--q", "1"]
+        result = run(app, arguments)
+        assert result.exit_code == 0, result.output
+        assert result.stdout == f"Written: {paths[name]}\n"
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in paths.values()}  # nothing temporary
+    graph, expected = nx.read_graphml(paths["graphml"]), post.to_networkx()
+    assert set(graph.edges) == set(expected.edges) and graph.graph["rule"] == expected.graph["rule"]
+    for edge in expected.edges:
+        assert graph.edges[edge]["weight"] == pytest.approx(expected.edges[edge]["weight"])
+    assert graph.graph["lam"] == pytest.approx(0.5) and graph.graph["q"] == 1.0
+    csv, summary = pd.read_csv(paths["csv"]), post.summary()
+    for name in ("row", "column", "mean", "lower", "upper", "edge", "association"):
+        pd.testing.assert_series_equal(csv[name], summary[name], check_dtype=False)
+    assert set(csv["rule"]) == {summary.attrs["rule"]} and set(csv["q"]) == {1.0}
+    content = json.loads(paths["json"].read_text(encoding="utf-8"))
+    assert content["schema"] == "ggmflow-posterior/1" and content["variables"] == list("abcd")
+    assert [entry["mean"] for entry in content["entries"]] == summary["mean"].to_list()
+    assert content["entries"][0]["association"] is None  # a diagonal entry has none
+    assert content["diagnostics"]["message"] == post.diagnostics()["message"]
+
+
+def test_export_goes_into_the_run_by_default(fitted):
+    assert run(app, ["export", str(fitted[0]), "-f", "csv"]).exit_code == 0
+    assert (fitted[0] / "summary.csv").exists()
+
+
+def test_export_to_netcdf(fitted, tmp_path):
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("arviz")
+    path = tmp_path / "draws.nc"
+    result = run(app, ["export", str(fitted[0]), "-f", "netcdf", "-o", str(path), "--lam", "2", "--q", "1"])
+    assert result.exit_code == 0, result.output
+    with xarray.open_dataset(path, group="posterior") as draws:
+        assert draws["precision"].dims == ("chain", "draw", "row", "column")
+        expected = ggmflow.load_run(fitted[0]).posterior(2.0, 1.0).to_arviz().posterior
+        np.testing.assert_array_equal(draws["precision"], expected["precision"])
+    assert [path.name for path in tmp_path.iterdir()] == ["draws.nc"]
+
+
+def test_without_arviz_the_way_out_is_named(fitted, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    refused(["export", fitted[0], "-f", "netcdf", "-o", tmp_path / "x.nc"], r"pip install 'ggmflow\[arviz\]'")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_export_that_cannot_be_written_is_named(fitted, tmp_path):
+    (tmp_path / "old.csv").write_text("old")
+    refused(["export", fitted[0], "-f", "csv", "-o", tmp_path / "nowhere" / "x.csv"], "there is no such directory")
+    refused(["export", fitted[0], "-f", "csv", "-o", tmp_path], "a file cannot replace a directory")
+    assert [path.name for path in tmp_path.iterdir()] == ["old.csv"]
+
+
+def test_graphml_refuses_names_that_xml_cannot_hold(untrained, tmp_path):
+    TABLE.set_axis(["a", "b\x1b", "c", "d"], axis=1).to_csv(tmp_path / "table.csv", index=False)
+    path = tmp_path / "run"
+    run(app, ["fit", str(tmp_path / "table.csv"), "-o", str(path), "--lam", "2", "--q", "1"])
+    refused(["export", path, "-f", "graphml"], "GraphML cannot hold the name")
+    assert not (path / "graph.graphml").exists()
+
+
+# ----------------------------------------------------------------------------------------------------- report, explorer
+@pytest.fixture
+def stand_in(monkeypatch):
+    """Something else in place of a room that draws."""
+
+    def put(name, **functions):
+        module = types.ModuleType(f"ggmflow.{name}")
+        vars(module).update(functions)
+        monkeypatch.setitem(sys.modules, f"ggmflow.{name}", module)
+
+    return put
+
+
+def test_report_is_written_whole(fitted, tmp_path, stand_in):
+    asked = {}
+
+    def write_report(model, path, *, data_name=None, lam=None, q=None):
+        asked.update(names=model.scatter_.names, data_name=data_name, lam=lam, q=q)
+        Path(path).write_text("<html>")
+
+    stand_in("report", write_report=write_report)
+    path = tmp_path / "report.html"
+    result = run(app, ["report", str(fitted[0]), "-o", str(path), "--lam", "2", "--q", "1"])
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"Written: {path}\n" and path.read_text() == "<html>"
+    assert asked == {"names": tuple("abcd"), "data_name": "table.csv", "lam": pytest.approx(2.0), "q": 1.0}
+
+    def half(model, path, **options):
+        Path(path).write_text("<ht")
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    stand_in("report", write_report=half)
+    refused(["report", fitted[0], "-o", path], "No space left on device")
+    refused(["report", fitted[0], "-o", tmp_path / "nowhere" / "x.html"], "there is no such directory")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"] and path.read_text() == "<html>"
+
+
+def test_explore_serves_until_it_is_stopped(fitted, stand_in):
+    asked = {}
+
+    def serve(model, *, port=5006, open_browser=True, on_ready=None):
+        asked.update(port=port, open_browser=open_browser)
+        on_ready(f"http://localhost:{port}")
+        raise KeyboardInterrupt
+
+    stand_in("explorer", serve=serve)
+    result = run(app, ["explore", str(fitted[0]), "--port", "5010", "--no-browser"])
+    assert result.exit_code == 0, result.output
+    assert "http://localhost:5010" in result.stdout and asked == {"port": 5010, "open_browser": False}
+
+
+def test_a_port_in_use_is_named_with_a_free_one(fitted, stand_in):
+    def serve(model, *, port, open_browser, on_ready):
+        with socket.socket() as another:
+            another.bind(("127.0.0.1", port))
+
+    stand_in("explorer", serve=serve)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        refused(["explore", fitted[0], "--port", port], rf"port {port} is in use: try --port \d+")
+
+    def denied(model, **options):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    stand_in("explorer", serve=denied)
+    refused(["explore", fitted[0], "--port", "80"], "cannot serve at port 80: Permission denied")
+
+
+# ----------------------------------------------------------------------------------------------------------------- demo
 def test_demo_prints_a_summary_and_writes_figures(tmp_path):
     output = tmp_path / "new" / "demo"
     result = run(app, ["demo", "-o", str(output), "--n-features", "5", "--n-samples", "20", "--steps", "25"])
@@ -35,34 +431,56 @@ def test_demo_prints_a_summary_and_writes_figures(tmp_path):
         assert path.read_bytes().startswith(b"\x89PNG")
 
 
-MISTAKES = ["demo --n-features 1", "demo --seed -1", "demo --steps 0", "demo --n-samples many", "dmeo"]
+def test_a_demo_that_cannot_be_written_or_fitted_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    refused(["demo", "-o", tmp_path / "file" / "demo"], "cannot use .*demo: Not a directory")
+
+    def fail(*arguments):
+        raise FloatingPointError("training failed: no [luck]")
+
+    monkeypatch.setattr("ggmflow.demo._fit", fail)
+    result = run(app, ["demo", "-o", str(tmp_path)])
+    assert result.exit_code == 2
+    assert result.stderr == "Error: training failed: no [luck]\n"
+
+
+# ---------------------------------------------------------------------------------------------------------- the program
+MISTAKES = ["demo --n-features 1", "demo --seed -1", "demo --steps 0", "demo --n-samples many", "dmeo", "fit"]
+MISTAKES += ["export run --format xml", "explore run --port 0", "summary run --top 0", "fit x.csv --missing guess"]
 
 
 @pytest.mark.parametrize("arguments", MISTAKES)
-def test_a_mistake_is_one_message_and_exit_code_2(arguments):
+def test_a_mistyped_command_is_explained_with_exit_code_2(arguments):
     result = run(app, arguments.split())
     assert result.exit_code == 2
     assert "Traceback" not in result.output
 
 
-def test_an_output_that_cannot_be_made_is_named(tmp_path):
-    (tmp_path / "file").touch()
-    result = run(app, ["demo", "-o", str(tmp_path / "file" / "demo")])
-    assert result.exit_code == 2
-    assert result.output.startswith("Cannot write to") and result.output.count("\n") == 1
-
-
-def test_a_failed_fit_is_one_line(tmp_path, monkeypatch):
-    def fail(*arguments):
-        raise FloatingPointError("training failed: no [luck]")
-
-    monkeypatch.setattr("ggmflow.cli._fit", fail)
-    result = run(app, ["demo", "-o", str(tmp_path)])
-    assert result.exit_code == 2
-    assert result.output.endswith("\ntraining failed: no [luck].\n")
-
-
-def test_version_and_help():
+def test_version_and_help_with_examples():
     assert run(app, ["--version"]).output.strip() == f"ggmflow {ggmflow.__version__}"
-    assert "demo" in run(app, ["--help"]).output
-    assert "Example" in run(app, ["demo", "--help"]).output
+    help = run(app, ["--help"]).output
+    for command in ("fit", "summary", "report", "explore", "export", "demo"):
+        assert re.search(rf"│ {command} ", help)
+        assert re.search(rf"Examples\s+ggmflow {command}", run(app, [command, "--help"]).output)
+    assert "--install-completion" in help
+
+
+def program(*arguments, **environment):
+    command = [sys.executable, "-m", "ggmflow", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | environment)
+
+
+def test_as_a_program(fitted, tmp_path):
+    """Exit codes and streams of the process itself, and what a pipe gets."""
+    result = program("fit", tmp_path / "nowhere.csv")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
+    result = program("summary", fitted[0], "--json")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert json.loads(result.stdout)["status"] == "finished"
+
+
+def test_shell_completion_knows_the_commands():
+    environment = {"_PYTHON _M GGMFLOW_COMPLETE": "", "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    result = program("--show-completion", "bash", **environment)
+    assert result.returncode == 0 and "COMPREPLY" in result.stdout

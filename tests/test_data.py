@@ -443,8 +443,8 @@ BAD_CSV = {
     "header only": (b"a,b\n", r"Found 0 sample\(s\)"),
     "short line": (b"a,b\n1,2\n3\n", "line 3 has 1 fields, but the header has 2"),
     "long line": (b"a,b\n\n1,2,3\n", "line 3 has 3 fields, but the header has 2"),
-    "semicolons": (b"a;b\n1,5;2\n3;4\n", r"separated by semicolons, not commas: .*sep=';'"),
-    "tabs": (b"a\tb\n1\t2\n3\t4\n", r"separated by tabs, not commas: .*sep='\\t'"),
+    "semicolons": (b"a;b\n1,5;2\n3;4\n", r"separated by semicolons, not commas: .*delimiter=';'.*--delimiter ';'"),
+    "tabs": (b"a\tb\n1\t2\n3\t4\n", r"separated by tabs, not commas: .*delimiter='\\t'.*--delimiter 'tab'"),
     "one column": (b"a\n1\n2\n", r"Found 1 feature\(s\)"),
     "no header": (b"0.5,1\n2,3\n4,6\n", "line 1 holds numbers.*header with names is required"),
     "no header, integers": (b"0,2\n2,3\n4,6\n", "line 1 holds numbers"),
@@ -463,6 +463,40 @@ def test_bad_csv_is_named(tmp_path, content, message):
     (tmp_path / "table.csv").write_bytes(content)
     with pytest.raises(ValueError, match=message):
         Scatter.from_data(tmp_path / "table.csv")
+
+
+DIALECTS = {
+    "semicolons": ("a;b\n1.5;2\n3;4\n", {"delimiter": ";"}),
+    "decimal commas": ("a;b\n1,5;2\n3;4,0\n", {"delimiter": ";", "decimal": ","}),
+    "tabs": ("a\tb\n1.5\t2\n3\t4\n", {"delimiter": "\t"}),
+    "blanks": ("a b\n1.5 2\n3 4\n", {"delimiter": " "}),
+    "quoted": ('"a";"b"\n"1,5";"2"\n"3";"4"\n', {"delimiter": ";", "decimal": ","}),
+}
+
+
+@pytest.mark.parametrize(("text", "options"), DIALECTS.values(), ids=DIALECTS.keys())
+def test_files_with_other_signs(tmp_path, text, options):
+    (tmp_path / "table.csv").write_text(text)
+    scatter = Scatter.from_data(tmp_path / "table.csv", standardize=False, **options)
+    assert scatter.names == ("a", "b")
+    np.testing.assert_allclose(scatter.mean, [2.25, 3.0])
+
+
+BAD_DIALECTS = {
+    "wrong sign": ("a,b\n1,2\n3,5\n", {"delimiter": ";"}, "separated by commas, not semicolons.*delimiter=','"),
+    "unseen decimals": ("a;b\n1,5;2\n3;4\n", {"delimiter": ";"}, r"column 'a', line 2: .*'1,5'; .*--decimal ','"),
+    "points": ("a;b\n1,5;2\n1.234;4\n", {"delimiter": ";", "decimal": ","}, r"line 3: '1\.234' has a point"),
+    "two characters": ("a", {"delimiter": "::"}, "one character between fields"),
+    "no sign": ("a", {"decimal": "x"}, r"decimal must be '\.' or ','"),
+    "same": ("a", {"decimal": ","}, "both fields and decimals"),
+}
+
+
+@pytest.mark.parametrize(("text", "options", "message"), BAD_DIALECTS.values(), ids=BAD_DIALECTS.keys())
+def test_wrong_signs_are_named(tmp_path, text, options, message):
+    (tmp_path / "table.csv").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        Scatter.from_data(tmp_path / "table.csv", **options)
 
 
 def test_missing_file_and_directory(tmp_path):

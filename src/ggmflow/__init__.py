@@ -5,6 +5,7 @@ from ggmflow.compare import compare
 from ggmflow.data import Scatter
 from ggmflow.estimator import GraphicalFlow, RangeWarning
 from ggmflow.posterior import PoorFitWarning, Posterior
+from ggmflow.run import load_run
 
 __version__ = "0.1.0"
 
@@ -17,6 +18,7 @@ __all__ = [
     "Posterior",
     "PoorFitWarning",
     "RangeWarning",
+    "load_run",
     "compare",
     "target",
     "gibbs",

@@ -1,56 +1,59 @@
-"""The command line: `ggmflow demo` simulates the paper's toy problem, fits one flow, and draws what it found."""
+"""The command line: fit, summary, report, explore, export, demo. A mistake is one line and exit code 2."""
 
+import csv
+import errno
+import importlib
+import json
+import math
 import os
+import shlex
 import shutil
+import socket
 import sys
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
-import jax
-import matplotlib
 import numpy as np
+import pandas as pd
 import typer
-from jaxtyping import Bool, Float
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
-from sklearn.exceptions import ConvergenceWarning
+from rich.text import Text
 
-from ggmflow import __version__, plot
-from ggmflow.baselines import edge_metrics, graphical_lasso
+from ggmflow import __version__
+from ggmflow.conditions import Ranges, find_ranges
 from ggmflow.data import Scatter
+from ggmflow.demo import FIGURES, run_demo
 from ggmflow.estimator import GraphicalFlow
-from ggmflow.posterior import PoorFitWarning
-from ggmflow.precision import partial_correlation
-from ggmflow.simulate import toy_problem
-from ggmflow.weights import importance_weights, khat_limit, resample
+from ggmflow.export import FORMATS, describe, edge_table, entry_table, export, records, strongest
+from ggmflow.io import replacing
+from ggmflow.posterior import PoorFitWarning, Posterior
+from ggmflow.run import REPORT, RunError, describe_file, fit_run, load_run, read_record
 
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start with [bold]ggmflow fit data.csv -o run[/bold], or [bold]ggmflow demo[/bold] without data.",
 )
-console = Console(highlight=False)
+_FIT, _LOOK, _TRY = "From data to a model", "Look at a model", "Try it"
+_DATA, _MODEL, _RUN, _CONDITION = "Data", "Model", "Run", "Condition"
 
-EXPONENTS = (1.0, 0.5)
-COLD = 0.01
-FIGURES = ("network.png", "intervals.png", "path.png")
-NUM_DRAWS = 4000  # per condition
-
-
-class Found:
-    """What the demo shows of the posterior at one condition; k̂ and ESS say how far to trust it."""
-
-    def __init__(self, partial: Float[np.ndarray, "N d d"], khat: float, ess: float):
-        self.khat, self.ess = khat, ess
-        self.mean = partial.mean(0)
-        self.low, self.median, self.high = np.quantile(partial, [0.05, 0.5, 0.95], axis=0)
-        off_diagonal = ~np.eye(len(self.mean), dtype=bool)
-        self.edges: Bool[np.ndarray, "d d"] = off_diagonal & ((self.low > 0) | (self.high < 0))
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Directory that ggmflow fit has written.")]
+Lam = Annotated[
+    float | None,
+    typer.Option(help="Shrinkage λ; default: chosen by evidence.", rich_help_panel=_CONDITION, show_default=False),
+]
+Q = Annotated[
+    float | None,
+    typer.Option(help="Exponent q; default: chosen by evidence.", rich_help_panel=_CONDITION, show_default=False),
+]
+Level = Annotated[float, typer.Option(help="Level of the credible intervals.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for programs, nothing else.")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -65,10 +68,230 @@ def main(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Bayesian sparse precision matrices."""
+    """Bayesian sparse precision matrices: from a table of numbers to a graph one can trust."""
 
 
-@app.command()
+def _examples(*lines: str) -> str:
+    return "[bold]Examples[/bold]\n\n" + "\n".join(lines)
+
+
+# ------------------------------------------------------------------------------------------------------------ commands
+@app.command(
+    rich_help_panel=_FIT,
+    epilog=_examples(
+        "ggmflow fit data.csv -o run",
+        "ggmflow fit data.csv -o blanket --query height,weight",
+        "ggmflow fit excel.csv --delimiter ';' --decimal ',' --missing em",
+        "ggmflow fit data.csv -o run --resume    (goes on after an interruption)",
+    ),
+)
+def fit(
+    context: typer.Context,
+    data: Annotated[
+        Path, typer.Argument(metavar="DATA", help="CSV file with a header; rows are observations.", show_default=False)
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory of the run.")] = Path("run"),
+    delimiter: Annotated[
+        str, typer.Option(help="What separates fields: one character, or 'tab'.", rich_help_panel=_DATA)
+    ] = ",",
+    decimal: Annotated[str, typer.Option(help="What separates decimals.", rich_help_panel=_DATA)] = ".",
+    missing: Annotated[
+        Literal["error", "drop", "em"],
+        typer.Option(help="Missing values: refuse, drop their rows, or estimate by EM.", rich_help_panel=_DATA),
+    ] = "error",
+    transform: Annotated[
+        Literal["nonparanormal"] | None,
+        typer.Option(help="Use normal scores: for skewed or ordinal columns.", rich_help_panel=_DATA),
+    ] = None,
+    standardize: Annotated[bool, typer.Option(help="Scale columns to unit variance.", rich_help_panel=_DATA)] = True,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Only the Markov blanket of these columns: a,b,c.",
+            rich_help_panel=_MODEL,
+            show_default=False,
+        ),
+    ] = None,
+    lam: Annotated[
+        str, typer.Option(metavar="LOW,HIGH", help="Range of the shrinkage λ.", rich_help_panel=_MODEL)
+    ] = "auto",
+    q: Annotated[
+        str, typer.Option(metavar="LOW,HIGH", help="Range of the exponent q.", rich_help_panel=_MODEL)
+    ] = "0.25,1.25",
+    temperature: Annotated[
+        str,
+        typer.Option(metavar="LOW,1", help="Range of temperatures; 1: faster, no modes.", rich_help_panel=_MODEL),
+    ] = "0.01,1",
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Training steps; default: by number of variables.", rich_help_panel=_MODEL, show_default=False
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.", rich_help_panel=_MODEL)] = 0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an interrupted fit.", rich_help_panel=_RUN)
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace what RUN holds.", rich_help_panel=_RUN)] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fit one flow to a table: the posterior for every λ and q of their ranges, in one go."""
+    if resume and force:
+        _stop("--resume goes on with a fit and --force begins anew: give one of them")
+    names = None if query is None else [name.strip() for name in next(csv.reader([query], skipinitialspace=True), [])]
+    ranges = {"lam": _range("lam", lam), "q": _range("q", q), "temperature": _range("temperature", temperature)}
+    model = GraphicalFlow(
+        **ranges,
+        query=names,
+        standardize=standardize,
+        transform=transform,
+        missing=missing,
+        steps=steps,
+        random_state=seed,
+    )
+    signs = {"delimiter": {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter), "decimal": decimal}
+    with _notes() as notes:
+        with _mistakes(ValueError, TypeError, OSError):
+            scatter = Scatter.from_data(data, standardize=standardize, transform=transform, missing=missing, **signs)
+            _check(find_ranges(**ranges, scatter=scatter))
+            if names is not None:
+                scatter.index(names)
+            about = describe_file(data) | signs
+        command = _command(context)
+        try:
+            with _mistakes(RunError, OSError, FloatingPointError):
+                model = fit_run(model, scatter, output, about, command, resume=resume, force=force)
+        except KeyboardInterrupt:
+            _line(f"Interrupted. To go on: {command} --resume")
+            raise typer.Exit(130) from None
+        record, post = read_record(output), model.posterior()
+        table = entry_table(post)
+    _tell(notes)
+    if as_json:
+        _print_json(output, record, post, table, top=None)
+        return
+    _print_summary(record, post, table, top=10)
+    program, run = _program(), shlex.quote(str(output))
+    _print_next(
+        {
+            f"{program} report {run}": "one page to read and to share",
+            f"{program} explore {run}": "sliders for λ and q in the browser",
+            f"{program} export {run} --format csv": "or graphml, json, netcdf",
+        }
+    )
+
+
+@app.command(
+    rich_help_panel=_LOOK,
+    epilog=_examples("ggmflow summary run", "ggmflow summary run --q 1 --top 30", "ggmflow summary run --json"),
+)
+def summary(
+    run: RunPath,
+    lam: Lam = None,
+    q: Q = None,
+    level: Level = 0.9,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="How many edges; default 10, all with --json.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What was found: chosen λ and q, how far to trust it, and the strongest edges."""
+    record, post = _open(run, lam, q, level)
+    with _notes() as notes:
+        table = entry_table(post, level)
+    _tell(notes)
+    if as_json:
+        _print_json(run, record, post, table, top)
+    else:
+        _print_summary(record, post, table, 10 if top is None else top)
+
+
+@app.command(rich_help_panel=_LOOK, epilog=_examples("ggmflow report run", "ggmflow report run -o report.html --q 1"))
+def report(
+    run: RunPath,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help=f"HTML file; default: RUN/{REPORT}.", show_default=False),
+    ] = None,
+    lam: Lam = None,
+    q: Q = None,
+) -> None:
+    """Write one HTML page with sliders that needs no network: to read and to share."""
+    record, post = _open(run, lam, q)
+    path, model = run / REPORT if output is None else output, load_run(run)
+    writer = importlib.import_module("ggmflow.report")  # only now: drawing libraries take a second to load
+    # A page of several megabytes is made: fail before the work, not after it.
+    with _notes() as notes, _mistakes(OSError), replacing(path) as temporary:
+        writer.write_report(model, temporary, data_name=_data_name(record), lam=post.lam, q=post.q)
+    _tell(notes)
+    _print_written(path)
+
+
+@app.command(
+    rich_help_panel=_LOOK, epilog=_examples("ggmflow explore run", "ggmflow explore run --port 5010 --no-browser")
+)
+def explore(
+    run: RunPath,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of this computer to serve at.")] = 5006,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser window.")] = True,
+) -> None:
+    """Explore λ, q and temperature with sliders in the browser; nobody but this computer can see it."""
+    with _mistakes(RunError, OSError):
+        model = load_run(run)
+    server = importlib.import_module("ggmflow.explorer")
+
+    def ready(*_: Any) -> None:
+        Console(highlight=False).print(f"Explorer at http://localhost:{port}   Ctrl-C ends it.", soft_wrap=True)
+
+    try:
+        server.serve(model, port=port, open_browser=browser, on_ready=ready)
+    except KeyboardInterrupt:
+        pass  # the way to end it
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            _stop(f"port {port} is in use: try --port {_free_port(port)}")
+        _stop(f"cannot serve at port {port}: {error.strerror or error}")
+
+
+@app.command(
+    "export",
+    rich_help_panel=_LOOK,
+    epilog=_examples(
+        "ggmflow export run --format graphml    (Cytoscape, Gephi, networkx)",
+        "ggmflow export run --format csv -o table.csv --lam 2 --q 0.5",
+        "ggmflow export run --format netcdf     (draws for ArviZ)",
+    ),
+)
+def export_(
+    run: RunPath,
+    format: Annotated[
+        Literal["graphml", "csv", "json", "netcdf"],
+        typer.Option("--format", "-f", help="What to write.", show_default=False),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="File; default in RUN: graph.graphml, summary.csv, summary.json or posterior.nc.",
+            show_default=False,
+        ),
+    ] = None,
+    lam: Lam = None,
+    q: Q = None,
+    level: Level = 0.9,
+) -> None:
+    """Write graph, table or draws for other programs."""
+    _, post = _open(run, lam, q, level)
+    path = run / FORMATS[format][0] if output is None else output
+    with _notes() as notes, _mistakes(ImportError, ValueError, OSError):
+        export(post, path, format, level=level)
+    _tell(notes)
+    _print_written(path)
+
+
+@app.command(rich_help_panel=_TRY, epilog=_examples("ggmflow demo", "ggmflow demo --n-samples 150 -o figures"))
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the figures.")] = Path("demo"),
     n_features: Annotated[int, typer.Option(min=2, help="Number of variables d.")] = 15,
@@ -78,74 +301,62 @@ def demo(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.")] = 1,
 ) -> None:
-    """Simulate a sparse graph, fit one flow for every λ, q and temperature, and show what it found.
-
-    Example: ggmflow demo --n-samples 150 -o figures/
-    """
-    with _cannot_write(output):
+    """Simulate a sparse graph, fit one flow for every λ, q and temperature, and show what it found."""
+    with _mistakes(OSError, FloatingPointError):
         output.mkdir(parents=True, exist_ok=True)
         for name in FIGURES:
             (output / name).touch()  # fail before the work, not after it
+        run_demo(output, n_features, n_samples, steps, seed, _program())
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+def _range(name: str, text: str) -> Any:
+    """A number, a pair, or the word itself, which only `lam` has a use for."""
+    if text == "auto" and name == "lam":
+        return text
     try:
-        _run_demo(output, n_features, n_samples, steps, seed)
-    except FloatingPointError as error:  # training failed, and says why
-        _stop(f"{error}.")
+        numbers = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        numbers = ()
+    if len(numbers) not in (1, 2):
+        _stop(f"--{name} takes a number or two of them, low,high, such as 0.5,2; got {text!r}")
+    return numbers[0] if len(numbers) == 1 else numbers
 
 
-@contextmanager
-def _cannot_write(output: Path) -> Iterator[None]:
-    """Failure to write is one line and exit code 2."""
-    try:
-        yield
-    except OSError as error:
-        _stop(f"Cannot write to {output}: {error.strerror or error}. Choose another with --output.")
+def _check(ranges: Ranges) -> None:
+    if ranges.temperature[1] < 1:
+        raise ValueError("--temperature must reach 1, where the posterior is: for instance 0.01,1")
 
 
-def _stop(message: str) -> NoReturn:
-    Console(stderr=True, soft_wrap=True, highlight=False).print(message, style="red", markup=False)
-    raise typer.Exit(2) from None
+def _open(run: Path, lam: float | None, q: float | None, level: float = 0.9) -> tuple[dict[str, Any], Posterior]:
+    """The record of a run and its posterior at the condition asked for."""
+    if not 0 < level < 1:
+        _stop(f"--level must lie between 0 and 1, such as 0.9; got {level:g}")
+    with _mistakes(RunError, OSError):
+        record, model = read_record(run), load_run(run)
+    with _mistakes(ValueError):  # outside the fitted ranges; nothing is drawn yet
+        return record, model.posterior(lam, q)
 
 
-def _run_demo(output: Path, n_features: int, n_samples: int, steps: int | None, seed: int) -> None:
-    X, truth = toy_problem(n_features, n_samples, random_state=seed)
-    pairs = np.triu_indices(n_features, 1)
-    console.print(
-        f"\n[bold]ggmflow {__version__}[/bold]  {n_samples} rows of {n_features} variables, simulated from a graph "
-        f"with {np.count_nonzero(truth[pairs])} of {pairs[0].size} possible edges.\n"
-        f"One flow is fitted for every shrinkage λ, every q from 0.25 to 1.25 and every temperature from {COLD} to 1.\n"
-    )
-    model = _fit(X, steps, seed)
-    best = _choose(model)
-    lam, lam_path = (np.geomspace(*model.lam_range_, num) for num in (9, 25))
-    with console.status(f"Drawing from the posterior at {len(EXPONENTS) * (1 + lam.size + lam_path.size)} conditions"):
-        warm = {q: [_look(model, value, q, seed) for value in lam] for q in EXPONENTS}
-        chosen = {q: _look(model, best[q], q, seed) for q in EXPONENTS}
-        cold = {q: np.stack([_cold_mean(model, value, q) for value in lam_path]) for q in EXPONENTS}
-    lasso, lasso_path = _lasso(model.scatter_, lam), _lasso(model.scatter_, lam_path)
+def _data_name(record: dict[str, Any]) -> str:
+    return str(record["data"].get("file", "data"))
 
-    names = model.scatter_.names
-    _print_strongest(names, truth, best, chosen)
-    _print_edges_along_lam(truth, lam, warm, lasso)
-    difference = (cold[1.0] - lasso_path)[:, *pairs]
-    console.print(
-        f"\nThe path: at temperature {COLD} and q = 1 the means of the same flow differ from the graphical lasso by "
-        f"{np.sqrt(np.mean(difference**2)):.3f} (root mean square over off-diagonal entries at {lam_path.size} λ).\n"
-    )
-    _print_trust(model, [*(found for row in warm.values() for found in row), *chosen.values()])
 
-    strongest = _strongest(chosen[1.0], 4)
-    labels = {k: _label(names, truth, pairs[0][k], pairs[1][k]) for k in strongest}
-    # Figures are made without pyplot's state, and without looking for a screen.
-    with _cannot_write(output), matplotlib.rc_context({"font.size": 9, "savefig.dpi": 130}):
-        _draw_network(output / FIGURES[0], names, truth, best, chosen)
-        _draw_intervals(output / FIGURES[1], lam, warm, partial_correlation(lasso), labels)
-        _draw_path(output / FIGURES[2], lam_path, cold, lasso_path, labels)
-    if n_samples < 3 * n_features:
-        console.print(
-            "So few rows say little: honest intervals are wide, and most edges cannot be told from zero.\n"
-            f"See what more rows do: [bold]{_program()} demo --n-samples {10 * n_features} -o {output}-more[/bold]"
-        )
-    console.print(f"Figures: {', '.join(str(output / name) for name in FIGURES)}\n", soft_wrap=True)
+def _command(context: typer.Context) -> str:
+    """What was typed, without --resume, --force and --json."""
+    words = [_program(), "fit"]
+    for parameter in context.command.params:
+        name, source = str(parameter.name), context.get_parameter_source(str(parameter.name))
+        if source is None or source.name != "COMMANDLINE" or name in ("resume", "force", "as_json"):
+            continue
+        value = context.params[name]
+        if parameter.param_type_name == "argument":
+            words.append(shlex.quote(str(value)))
+        elif isinstance(value, bool):
+            words.append(parameter.opts[0] if value else parameter.secondary_opts[0])
+        else:
+            words += [parameter.opts[0], shlex.quote(str(value))]
+    return " ".join(words)
 
 
 def _program() -> str:
@@ -156,159 +367,147 @@ def _program() -> str:
     return "ggmflow" if shutil.which("ggmflow") else os.path.relpath(path)
 
 
-def _fit(X: Float[np.ndarray, "n d"], steps: int | None, seed: int) -> GraphicalFlow:
-    start = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # an interruption is told below
-        model = GraphicalFlow(temperature=(COLD, 1.0), steps=steps, random_state=seed).fit(X)
-    how = {"finished": "Trained", "stopped early": "No more to gain: stopped", "interrupted": "Interrupted"}
-    low, high = model.lam_range_
-    console.print(
-        f"{how[model.status_]} after {model.n_iter_} steps and {time.perf_counter() - start:.0f} s, compilation "
-        f"included. λ from {low:.2g} to {high:.2g}.\n"
+def _free_port(taken: int) -> int:
+    """A port after this one that nobody listens at."""
+    for port in range(taken + 1, min(taken + 50, 65536)):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    return taken + 1 if taken < 65535 else 5006
+
+
+# ------------------------------------------------------------------------------------------------------------- telling
+@contextmanager
+def _mistakes(*kinds: type[Exception]) -> Iterator[None]:
+    """Exceptions that come from what the user gave: one line, exit code 2. Others are our mistakes, with traceback."""
+    try:
+        yield
+    except kinds as error:
+        if isinstance(error, OSError):
+            _stop(f"cannot use {error.filename or 'a file'}: {error.strerror or error}")
+        _stop(str(error))
+
+
+@contextmanager
+def _notes() -> Iterator[list[str]]:
+    """Collect warnings, to be told in plain words; what the summary says anyway is left out."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield notes
+        finally:
+            for warning in caught:
+                told = issubclass(warning.category, UserWarning | RuntimeWarning)
+                if told and not issubclass(warning.category, PoorFitWarning):
+                    notes.append(str(warning.message))
+
+
+def _tell(notes: list[str]) -> None:
+    for note in dict.fromkeys(notes):
+        _line(f"Note: {note}.")
+
+
+def _stop(message: str) -> NoReturn:
+    _line(f"Error: {message}", style="red")
+    raise typer.Exit(2) from None
+
+
+def _line(text: str, style: str = "yellow") -> None:
+    Console(stderr=True, soft_wrap=True, highlight=False).print(_text(text), style=style)
+
+
+def _text(text: str) -> Text:
+    """Text of unknown origin: neither markup nor control characters of the terminal do anything."""
+    return Text("".join(character if character.isprintable() else "�" for character in text))
+
+
+def _print_json(run: Path, record: dict[str, Any], post: Posterior, table: pd.DataFrame, top: int | None) -> None:
+    known = ("status", "seconds", "steps", "training", "chosen", "ranges", "data")
+    about = {"run": str(run)} | {name: record.get(name) for name in known}
+    edges = edge_table(table)
+    content = about | describe(post, table) | {"edges": records(edges if top is None else edges.head(top))}
+    typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
+
+
+def _print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame, top: int) -> None:
+    """A screen for people."""
+    console = Console(highlight=False)
+    edges, attributes = edge_table(table), table.attrs
+    s, d = len(post.query), len(post.names)
+    pairs = s * (s - 1) // 2 + s * (d - s)
+    chosen, ranges = record.get("chosen", {}), record.get("ranges", {})
+    lines = Table.grid(padding=(0, 2))
+    lines.add_column(style="bold", no_wrap=True)
+    lines.add_column(overflow="fold")
+    rows = f"{float(record['data'].get('rows', 0)):g} rows of {d} variables"
+    blanket = "" if s == d else f"; the Markov blanket of {s} of them"
+    lines.add_row("Data", _text(f"{_data_name(record)}: {rows}{blanket}"))
+    fitted = ", ".join(
+        f"{symbol} from {ranges[name][0]:.3g} to {ranges[name][1]:.3g}"
+        for name, symbol in (("lam", "λ"), ("q", "q"), ("temperature", "temperature"))
+        if name in ranges and ranges[name][0] < ranges[name][1]
     )
-    return model
-
-
-def _choose(model: GraphicalFlow) -> dict[float, float]:
-    """λ of highest evidence for each exponent, told together with the best of all λ and q."""
-    overall = model.select()
-    best = {q: model.select(q=q).lam for q in EXPONENTS}
-    given = " and ".join(f"λ = {lam:.2f} for q = {q:g}" for q, lam in best.items())
-    end = f" (at {' and '.join(overall.at_ends)})" if overall.at_ends else ""
-    console.print(f"Evidence is highest at λ = {overall.lam:.2f}, q = {overall.q:.2f}{end}; at {given}.\n")
-    return best
-
-
-def _look(model: GraphicalFlow, lam: float, q: float, seed: int) -> Found:
-    """The posterior at T = 1; draws follow the importance weights wherever those can be trusted."""
-    draws = model.posterior(lam, q).source.sample(jax.random.key(seed), NUM_DRAWS)
-    log_prob, log_target = (np.asarray(values, float) for values in draws[1:])
-    weights = importance_weights(log_target - log_prob)
-    kept = resample(np.random.default_rng(seed), weights.values, NUM_DRAWS) if weights.reliable else slice(None)
-    return Found(partial_correlation(draws.precision[kept]), weights.khat, weights.ess)
-
-
-def _cold_mean(model: GraphicalFlow, lam: float, q: float) -> Float[np.ndarray, "d d"]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PoorFitWarning)  # near the mode plain draws have hardly any spread
-        return model.posterior(lam, q, temperature=COLD, num_draws=NUM_DRAWS).mean()
-
-
-def _lasso(scatter: Scatter, lam: Float[np.ndarray, " k"]) -> Float[np.ndarray, "k d d"]:
-    return np.stack([graphical_lasso(scatter.emp_cov, scatter.n, value).precision for value in lam])
-
-
-def _strongest(found: Found, count: int) -> list[int]:
-    """Positions, among the pairs i < j, of the largest mean partial correlations."""
-    size = np.abs(found.mean[np.triu_indices(len(found.mean), 1)])
-    return np.argsort(-size)[:count].tolist()
-
-
-def _label(names: tuple[str, ...], truth: Float[np.ndarray, "d d"], i: int, j: int) -> str:
-    return f"{names[i]} – {names[j]}{'' if truth[i, j] else ' (no edge)'}"
-
-
-def _print_strongest(names, truth, lam: dict[float, float], chosen: dict[float, Found]) -> None:
-    table = Table(title="Strongest partial correlations: mean [90 % interval]", title_justify="left")
-    table.add_column("pair")
-    for q in chosen:
-        table.add_column(f"q = {q:g}, λ = {lam[q]:.2f}", justify="right")
-    table.add_column("truth", justify="right")
-    i, j = np.triu_indices(len(names), 1)
-    true_partial = partial_correlation(truth)
-    for k in _strongest(chosen[1.0], 8):
-        a, b = i[k], j[k]
-        cells = []
-        for found in chosen.values():
-            cells.append(rf"{found.mean[a, b]:+.2f} \[{found.low[a, b]:+.2f}, {found.high[a, b]:+.2f}]")
-        table.add_row(f"{names[a]} – {names[b]}", *cells, f"{true_partial[a, b]:+.2f}" if truth[a, b] else "no edge")
-    console.print(table)
-
-
-def _print_edges_along_lam(truth, lam, warm: dict[float, list[Found]], lasso) -> None:
-    table = Table(title="\nEdges found (F1 against the truth; only off-diagonal pairs count)", title_justify="left")
-    table.add_column("λ", justify="right")
-    for q in warm:
-        table.add_column(f"90 % interval, q = {q:g}", justify="right")
-    table.add_column("graphical lasso", justify="right")
-    for k, value in enumerate(lam):
-        found = [row[k].edges for row in warm.values()] + [lasso[k] != 0]
-        cells = [f"{np.sum(np.triu(edges, 1))}  (F1 {edge_metrics(truth, edges).f1:.2f})" for edges in found]
-        table.add_row(f"{value:.2f}", *cells)
-    console.print(table)
-
-
-def _print_trust(model: GraphicalFlow, shown: list[Found]) -> None:
-    """Pareto k̂, effective draws and skipped steps in words."""
-    ess = np.array([found.ess for found in shown])
-    limit = khat_limit(NUM_DRAWS)
-    poor = sum(not found.khat < limit for found in shown)  # NaN is poor too
-    if poor:
-        verdict = f"[yellow]Pareto k̂ is {limit:.2g} or more at {poor} of the {len(shown)} conditions shown"
-        verdict += ", where plain draws of the flow are used. More --steps make it better.[/yellow]"
+    how = "stopped early after" if record.get("training") == "stopped early" else "trained for"
+    lines.add_row("Fit", _text(f"{how} {record.get('steps')} steps, {_duration(record['seconds'])}; {fitted}"))
+    choice = [float(chosen.get(name, math.nan)) for name in ("lam", "q")]
+    best, here = (f"λ = {lam:.3g}, q = {q:.3g}" for lam, q in (choice, (post.lam, post.q)))
+    is_best = np.allclose(choice, np.array([post.lam, post.q], float), rtol=1e-6)
+    where = f"{here}, the highest evidence" if is_best else f"{here} (evidence prefers {best})"
+    lines.add_row("Shown at", _text(where))
+    for end in chosen.get("at_ends", []) if is_best else []:
+        lines.add_row("", Text(f"The evidence is highest at {end}: a wider range may be better still.", style="yellow"))
+    message = str(attributes["message"])
+    lines.add_row("Trust", Text(message, style="yellow" if message.startswith("Poor") else "green"))
+    if message.startswith("Poor"):
+        lines.add_row(
+            "", Text("Fit with more --steps or narrower --lam and --q, or refine() in Python.", style="yellow")
+        )
+    lines.add_row("Edges", _text(f"{len(edges)} of {pairs} pairs, by {attributes['rule']}"))
+    console.print(lines)
+    if len(edges):
+        shown = edges.head(top)
+        title = f"Strongest edges ({top} of {len(edges)})" if top < len(edges) else "Edges, strongest first"
     else:
-        verdict = f"[green]Pareto k̂ is below {limit:.2g} at all {len(shown)} conditions shown"
-        verdict += ": importance weights correct what the flow misses.[/green]"
-    skipped = int(model.history_["skipped"].iloc[-1])
-    console.print(
-        f"How far to trust this: {verdict}\nOf {NUM_DRAWS} draws at each, {ess.min() * NUM_DRAWS:.0f} to "
-        f"{ess.max() * NUM_DRAWS:.0f} are effective (median {np.median(ess):.0%}). "
-        f"{skipped or 'No'} training {'step was' if skipped == 1 else 'steps were'} skipped.\n"
-    )
+        shown, title = strongest(table).head(top), "No edges; the strongest pairs, which may as well be zero"
+    console.print(_edge_table(shown, attributes["level"], title))
 
 
-def _draw_network(path: Path, names, truth, lam: dict[float, float], chosen: dict[float, Found]) -> None:
-    """Truth and what is found at the λ of highest evidence."""
-    figure = Figure(figsize=(10, 3.9), layout="constrained")
-    figure.suptitle(
-        "Edges whose 90 % interval excludes zero, at the λ of highest evidence. Width: partial correlation; "
-        "blue positive, orange negative; dotted: not in the truth",
-        fontsize=9,
-    )
-    axes = figure.subplots(1, 1 + len(chosen))
-    true_edges = truth != 0
-    positions = plot.layout(true_edges)
-    plot.network(truth, true_edges, names, positions=positions, title="truth", ax=axes[0])
-    for ax, (q, found) in zip(axes[1:], chosen.items(), strict=True):
-        # −ρ with ones on the diagonal has the partial correlations ρ.
-        precision = 2 * np.eye(len(names)) - found.mean
-        texts = {"title": f"found, q = {q:g}, λ = {lam[q]:.2f}", "positions": positions}
-        plot.network(precision, found.edges, names, highlight=true_edges, ax=ax, **texts)
-    figure.savefig(path)
+def _edge_table(edges: pd.DataFrame, level: float, title: str) -> Table:
+    outside = "regression weight" in edges["scale"].to_list()
+    table = Table(title=f"\n{title}", title_justify="left", title_style="bold", caption_justify="left")
+    table.add_column("pair", overflow="fold")
+    table.add_column("association" if outside else "partial correlation", justify="right")
+    table.add_column(f"{100 * level:g} % interval", justify="right", no_wrap=True)
+    table.add_column("P(|·| > 0.1)", justify="right", no_wrap=True)
+    if outside:
+        table.caption = "* the second variable is outside the query: weight in a regression of the first on all others"
+    for edge in records(edges):
+        value, low, high = edge["association"], edge["association_lower"], edge["association_upper"]
+        star = "*" if edge["scale"] == "regression weight" else " " if outside else ""
+        table.add_row(
+            _text(f"{edge['row']} – {edge['column']}"),
+            Text(f"{value:+.2f}{star}", style="blue" if value > 0 else "dark_orange"),
+            Text(f"{low:+.2f} … {high:+.2f}"),
+            f"{edge['edge_probability']:.2f}",
+        )
+    return table
 
 
-def _draw_intervals(path: Path, lam, warm: dict[float, list[Found]], lasso, labels: dict[int, str]) -> None:
-    """Credible intervals of a few partial correlations along λ at T = 1."""
-    figure = Figure(figsize=(10, 3.8), layout="constrained")
-    axes = figure.subplots(1, len(warm), sharey=True)
-    i, j = (index[list(labels)] for index in np.triu_indices(lasso.shape[-1], 1))
-    for ax, (q, row) in zip(axes, warm.items(), strict=True):
-        quantiles = np.stack([[x.low[i, j], x.median[i, j], x.high[i, j]] for x in row], axis=1)
-        texts = {"title": f"90 % credible intervals, q = {q:g}", "ylabel": "partial correlation"}
-        path_at_one = lasso[:, i, j] if q == 1 else None
-        plot.intervals_along_lam(lam, quantiles, list(labels.values()), path=path_at_one, ax=ax, **texts)
-    _share_legend(figure, axes)
-    figure.savefig(path)
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
 
 
-def _draw_path(path: Path, lam, cold: dict[float, np.ndarray], lasso, labels: dict[int, str]) -> None:
-    """Every partial correlation along λ at the lowest temperature."""
-    figure = Figure(figsize=(10, 3.8), layout="constrained")
-    axes = figure.subplots(1, len(cold), sharey=True)
-    i, j = np.triu_indices(lasso.shape[-1], 1)
-    for ax, (q, precision) in zip(axes, cold.items(), strict=True):
-        texts = {"title": f"solution path, q = {q:g} (T = {COLD})", "ylabel": "partial correlation"}
-        reference = partial_correlation(lasso)[:, i, j] if q == 1 else None
-        plot.solution_path(lam, partial_correlation(precision)[:, i, j], labels, reference=reference, ax=ax, **texts)
-    _share_legend(figure, axes)
-    figure.savefig(path)
+def _print_next(commands: dict[str, str]) -> None:
+    console = Console(highlight=False, soft_wrap=True)  # a command is to be copied: never broken
+    console.print(Text("\nNext", style="bold"))
+    width = max(map(len, commands))
+    for command, effect in commands.items():
+        console.print(_text(command.ljust(width)).append(f"   {effect}", style="dim"))
 
 
-def _share_legend(figure: Figure, axes) -> None:
-    """One legend below panels that share their colours."""
-    handles = axes[0].get_legend().legend_handles
-    for ax in axes:
-        ax.get_legend().remove()
-        ax.label_outer()
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=8)
+def _print_written(path: Path) -> None:
+    Console(highlight=False, soft_wrap=True).print(_text(f"Written: {path}"))

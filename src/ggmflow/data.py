@@ -104,6 +104,8 @@ class Scatter:
         transform: str | None = None,
         missing: str = "error",
         names: Sequence[str] | None = None,
+        delimiter: str = ",",
+        decimal: str = ".",
     ) -> "Scatter":
         """Summarize a table whose rows are observations.
 
@@ -111,7 +113,7 @@ class Scatter:
         ----------
         X : (n, d) array-like, pandas or polars DataFrame, or path
             At least 2 rows and 2 columns of real numbers; booleans count as 0 and 1. n < d and collinear
-            columns are fine, constant columns are not. A path leads to a comma-separated UTF-8 file with a
+            columns are fine, constant columns are not. A path leads to a UTF-8 file of separated values with a
             header; empty fields, NA, N/A, NaN, null and none are missing values there.
         standardize : bool
             Scale to unit variance (ddof=0). Centring always happens.
@@ -125,6 +127,8 @@ class Scatter:
             are a little too narrow.
         names : sequence of str, optional
             Column names; default those of the table, or x0, x1, … for an array.
+        delimiter, decimal : str
+            What separates fields, and decimals, in a file.
 
         Returns
         -------
@@ -135,7 +139,7 @@ class Scatter:
             raise ValueError(f"unknown transform {transform!r}: choose None or 'nonparanormal'")
         if missing not in ("error", "drop", "em"):
             raise ValueError(f"unknown missing={missing!r}: choose 'error', 'drop' or 'em'")
-        values, labels, where = read_table(X, names)
+        values, labels, where = read_table(X, names, delimiter=delimiter, decimal=decimal)
         values = values[usable_rows(values, labels, where, missing)]
         _check_varying(values, labels)
         observed = None if transform is None else np.sort(values, axis=0)  # NaN comes last

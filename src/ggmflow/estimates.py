@@ -56,6 +56,15 @@ class Sample:
         """Mean association of each pair; 1 for a variable and itself."""
         return np.where(self.free.diagonal, 1.0, self._expect(self.association_draws, w))
 
+    def association_quantile(self, probs: Sequence[float] | np.ndarray, w: Weights) -> Float[np.ndarray, "k D"]:
+        """Quantiles of the association of each pair at k probabilities; 1 for a variable and itself."""
+        levels = np.asarray(probs, np.float64)
+        parts = []
+        for part in blocks(*self.values.shape):
+            values = self.association_draws(part)
+            parts.append(weighted_quantile(values, sort_order(values), w, levels))
+        return np.where(self.free.diagonal, 1.0, np.concatenate(parts, axis=1))
+
     def edge_probability(self, threshold: float, w: Weights) -> Entries:
         """P(|association| > threshold) of each pair; 0 for a variable and itself."""
         large = self._expect(lambda part: np.abs(self.association_draws(part)) > threshold, w)

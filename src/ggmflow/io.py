@@ -19,13 +19,15 @@ import secrets
 import stat
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import jax
 import numpy as np
 
 FORMAT = 1
+TEMPORARY = ".ggmflow-"  # how files begin that are not complete yet; a killed process leaves one behind
 
 _HEADER = "header.json"
 _DTYPES = {
@@ -100,7 +102,7 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mappi
     record = {
         "magic": "ggmflow",
         "format": FORMAT,
-        "versions": _versions(),
+        "versions": versions(),
         "header": _plain(dict(header), "header"),
         "arrays": described,
     }
@@ -145,6 +147,47 @@ def read(path: str | os.PathLike[str], *, max_bytes: int = 4 * 2**30) -> tuple[d
             return _read_archive(file, size)
     except ModelFileError as error:
         raise ModelFileError(f"{path!r} {error}") from None
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Write beside the target, wait for the disk, then rename: the name never leads to half a file.
+
+    Parameters
+    ----------
+    path : path-like
+        Its directory must exist. A symbolic link stays one; what it points to is replaced.
+
+    Yields
+    ------
+    str
+        A temporary path with the same suffix. What the block writes there takes the place of `path` when the block ends
+        well; otherwise it is removed, and a file that was there before stays as it was.
+    """
+    target = os.path.realpath(path)
+    directory = os.path.dirname(target)
+    if not os.path.isdir(directory):
+        raise FileNotFoundError(errno.ENOENT, "there is no such directory", directory)
+    if os.path.isdir(target):
+        raise IsADirectoryError(errno.EISDIR, "a file cannot replace a directory", os.fspath(path))
+    # Not tempfile, which would leave the file readable by its owner only.
+    name = f"{TEMPORARY}{secrets.token_hex(8)}.tmp{os.path.splitext(target)[1]}"
+    temporary = os.path.join(directory, name)
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:  # also when interrupted
+        if os.path.exists(temporary):
+            os.remove(temporary)
+        raise
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Replace a file by a text in UTF-8, whole or not at all."""
+    with replacing(path) as temporary, open(temporary, "x", encoding="utf-8", newline="") as file:
+        file.write(text)
 
 
 class _Bounded(io.BufferedReader):
@@ -226,7 +269,7 @@ def _read_record(archive: zipfile.ZipFile, member: zipfile.ZipInfo, size: int) -
         writer = str(_entry(_entry(record, "versions", dict), "ggmflow", str))[:20]
         raise ModelFileError(
             f"has format {version}, written by ggmflow {writer!r}; "
-            f"ggmflow {_versions()['ggmflow']} reads formats up to {FORMAT}: update ggmflow"
+            f"ggmflow {versions()['ggmflow']} reads formats up to {FORMAT}: update ggmflow"
         )
     if version < 1:
         raise ModelFileError(f"is damaged: there is no format {version}")
@@ -275,32 +318,14 @@ def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, de
 
 
 def _replace(path: str, members: Mapping[str, tuple[bytes | memoryview, ...]]) -> None:
-    """Write beside the target, wait for the disk, then rename: the name never leads to half a file."""
-    target = os.path.realpath(path)
-    directory = os.path.dirname(target)
-    if not os.path.isdir(directory):
-        raise FileNotFoundError(errno.ENOENT, "there is no such directory", directory)
-    if os.path.isdir(target):
-        raise IsADirectoryError(errno.EISDIR, "a file cannot replace a directory", path)
-    # Not tempfile, which would leave the model readable by its owner only.
-    temporary = os.path.join(directory, f".ggmflow-{secrets.token_hex(8)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            with zipfile.ZipFile(file, "w") as archive:
-                for name, parts in members.items():
-                    info = zipfile.ZipInfo(name)  # dated 1980-01-01
-                    info.create_system = 3
-                    info.file_size = sum(len(part) for part in parts)  # zipfile must know of more than 2 GiB before
-                    with archive.open(info, "w") as stream:
-                        for part in parts:
-                            stream.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:  # also when interrupted
-        if os.path.exists(temporary):
-            os.remove(temporary)
-        raise
+    with replacing(path) as temporary, open(temporary, "xb") as file, zipfile.ZipFile(file, "w") as archive:
+        for name, parts in members.items():
+            info = zipfile.ZipInfo(name)  # dated 1980-01-01
+            info.create_system = 3
+            info.file_size = sum(len(part) for part in parts)  # zipfile must know of more than 2 GiB before
+            with archive.open(info, "w") as stream:
+                for part in parts:
+                    stream.write(part)
 
 
 def _npy_prefix(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
@@ -310,7 +335,8 @@ def _npy_prefix(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode("ascii")
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of what decides about a result."""
     # Here, because the package defines it only after its modules are imported.
     from ggmflow import __version__
 

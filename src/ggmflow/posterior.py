@@ -21,6 +21,7 @@ from ggmflow.card import Level, card, name_some
 from ggmflow.data import Scatter
 from ggmflow.edges import EdgeSelection, rule_numbers, select
 from ggmflow.estimates import Sample
+from ggmflow.inference_data import inference_data
 from ggmflow.precision import check_rows, free_entries
 from ggmflow.predictive import Rest, conditional_table, draw_rows_of_data, explained_share, regression
 from ggmflow.refinement import Refinement, run_chains
@@ -267,6 +268,10 @@ class Posterior:
         """
         return self._matrix(self._sample.association(self._use(weighted)))
 
+    def association_interval(self, level: float = 0.9, *, weighted: bool | None = None) -> Float[np.ndarray, "2 s d"]:
+        """Lower and upper end of the equal-tailed credible interval of every `association`, (2, s, d)."""
+        return self._matrix(self._sample.association_quantile(_tails(level), self._use(weighted)))
+
     def partial_correlation(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s s"]:
         """Posterior mean of partial correlations among the query variables, (s, s), in the order asked.
 
@@ -374,6 +379,36 @@ class Posterior:
             attributes = dict(zip(labels, numbers[k], strict=True))
             graph.add_edge(self.names[self.query[free.row[k]]], name, weight=weight[k], scale=scale, **attributes)
         return graph
+
+    def to_arviz(self, num_draws: int = 1000, random_state: RandomState = 0) -> Any:
+        """Draws for ArviZ, with names as coordinates: ``az.plot_forest(post.to_arviz(), coords={"row": "a"})``.
+
+        Needs the extra `arviz`. The draws are independent of each other, or, where weights can be trusted, resampled by
+        them, so a few may repeat; either way there is one chain, and ArviZ's R̂ is not defined.
+
+        Parameters
+        ----------
+        num_draws
+            N.
+        random_state : int, numpy Generator or RandomState, or None
+
+        Returns
+        -------
+        arviz.InferenceData, or xarray.DataTree from ArviZ 1.0 on
+            The group posterior holds `precision` (working scale) and `association` with dimensions chain, draw, row
+            (the query) and column (all variables). Its attributes: lam, q, temperature (as far as they are known),
+            message (that of `diagnostics`), versions.
+        """
+        rows, free = self.sample(num_draws, random_state, weighted=self.weighted), self._free
+        association = Sample(rows[:, free.row, free.column].T, free).association_draws(slice(None))
+        association[free.diagonal] = 1.0
+        attributes = {"lam": self.lam, "q": self.q, "temperature": self.temperature, "message": self._message()}
+        return inference_data(
+            {"precision": rows, "association": self._matrix(association.T)},
+            tuple(self.names[k] for k in self.query),
+            self.names,
+            attributes,
+        )
 
     # ------------------------------------------------------------------------------------------------------ prediction
     def predictive(

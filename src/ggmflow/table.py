@@ -14,13 +14,19 @@ from jaxtyping import Float
 from scipy.sparse import issparse
 
 _WORDS = {"": "nan", "na": "nan", "n/a": "nan", "null": "nan", "none": "nan", "true": "1", "false": "0"}
-_DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars", " ": "blanks"}
+_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "blanks"}
 
 
 def read_table(
-    X: Any, names: Sequence[str] | None, min_rows: int = 2, min_columns: int = 2
+    X: Any,
+    names: Sequence[str] | None,
+    min_rows: int = 2,
+    min_columns: int = 2,
+    delimiter: str = ",",
+    decimal: str = ".",
 ) -> tuple[Float[np.ndarray, "n d"], tuple[str, ...], Callable[[int], str]]:
     """Numbers with NaN for what is missing, column names, and how to call row i in a message."""
+    _check_signs(delimiter, decimal)
     if issparse(X):  # first: some sparse matrices are dicts
         raise ValueError("X is a sparse matrix; centring makes it dense anyway: pass X.toarray()")
     if X is None or isinstance(X, dict):
@@ -28,7 +34,7 @@ def read_table(
     polars = sys.modules.get("polars")  # not imported: a polars table can only come from where it is loaded
     lines: list[int] | None = None
     if isinstance(X, str | os.PathLike):
-        found, columns, lines = _read_csv(Path(X))
+        found, columns, lines = _read_csv(Path(X), delimiter, decimal)
     elif isinstance(X, pd.DataFrame):
         found, columns = list(X.columns), [X.iloc[:, j] for j in range(X.shape[1])]
     elif polars is not None and isinstance(X, polars.DataFrame):
@@ -65,14 +71,24 @@ def _read_array(X: Any) -> np.ndarray:
     return array
 
 
-def _read_csv(path: Path) -> tuple[list[str], list[Any], list[int]]:
+def _check_signs(delimiter: str, decimal: str) -> None:
+    if len(delimiter) != 1 or delimiter in '"\r\n':
+        raise ValueError(f"delimiter must be one character between fields, such as ';' or a tab, got {delimiter!r}")
+    if decimal not in (".", ","):
+        raise ValueError(f"decimal must be '.' or ',', got {decimal!r}")
+    if decimal == delimiter:
+        raise ValueError(f"{decimal!r} cannot separate both fields and decimals")
+
+
+def _read_csv(path: Path, delimiter: str, decimal: str) -> tuple[list[str], list[Any], list[int]]:
     """Header, columns (numbers, or text where not all fields are), and the line on which each row ends."""
     if not path.is_file():
         problem = "is a directory" if path.is_dir() else "does not exist"
         raise ValueError(f"{str(path)!r} {problem}: give the path of a CSV file")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, skipinitialspace=True)
+            # A blank that separates must not be skipped.
+            reader = csv.reader(file, delimiter=delimiter, skipinitialspace=delimiter != " ")
             # A blank line is nothing, but ",," is a row of missing values.
             rows = [(reader.line_num, row) for row in reader if len(row) > 1 or "".join(row).strip()]
     except (UnicodeDecodeError, csv.Error) as error:
@@ -80,12 +96,21 @@ def _read_csv(path: Path) -> tuple[list[str], list[Any], list[int]]:
     if not rows:
         raise ValueError(f"{str(path)!r} is empty: it needs a header and rows of numbers")
     header = [name.strip() for name in rows[0][1]]
-    _check_header(header, path)
+    _check_header(header, path, delimiter)
     for line, row in rows:
         if len(row) != len(header):
             raise ValueError(f"line {line} has {len(row)} fields, but the header has {len(header)}")
+    if decimal == ",":
+        rows = [rows[0], *((line, _points_for_commas(row, line)) for line, row in rows[1:])]
     columns = [_read_fields([row[j] for _, row in rows[1:]]) for j in range(len(header))]
     return header, columns, [line for line, _ in rows[1:]]
+
+
+def _points_for_commas(row: list[str], line: int) -> list[str]:
+    for text in row:
+        if "." in text:  # 1.234 may be a thousand and more, or a little more than one
+            raise ValueError(f"line {line}: {text!r} has a point, but decimal=',' says that decimals follow a comma")
+    return [text.replace(",", ".") for text in row]
 
 
 def _read_fields(fields: list[str]) -> np.ndarray | list[str]:
@@ -95,11 +120,13 @@ def _read_fields(fields: list[str]) -> np.ndarray | list[str]:
         return [_WORDS.get(text.strip().lower(), text) for text in fields]
 
 
-def _check_header(header: list[str], path: Path) -> None:
+def _check_header(header: list[str], path: Path, delimiter: str) -> None:
     for sign, plural in _DELIMITERS.items():
         if len(header) == 1 and sign in header[0]:
-            hint = f"pass pandas.read_csv(path, sep={sign!r}) instead, with decimal=',' if its decimals are commas"
-            raise ValueError(f"{str(path)!r} seems to be separated by {plural}, not commas: {hint}")
+            shown = "'tab'" if sign == "\t" else repr(sign)
+            hint = f"give delimiter={sign!r} to Scatter.from_data, or --delimiter {shown} on the command line"
+            expected = _DELIMITERS.get(delimiter, repr(delimiter))
+            raise ValueError(f"{str(path)!r} seems to be separated by {plural}, not {expected}: {hint}")
     if "" in header:
         column = header.index("") + 1
         raise ValueError(f"column {column} has no name: name it or remove it (a row index? an extra comma?)")
@@ -142,6 +169,8 @@ def _parse(entries: list[Any], name: str, where: Callable[[int], str]) -> Float[
             # float() says what is wrong, but not where. Objects that are no numbers stay a TypeError.
             kind = TypeError if isinstance(error, TypeError) else ValueError
             hint = "encode the column as numbers or leave it out; leave missing entries empty"
+            if isinstance(entry, str) and "," in entry:
+                hint = "if decimals follow a comma, give decimal=',' (--decimal ',' on the command line)"
             raise kind(f"column {name!r}, {where(i)}: {error}; {hint}") from None
     return numbers
 

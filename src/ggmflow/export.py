@@ -1,0 +1,175 @@
+"""A posterior at one condition for other programs: GraphML, CSV, JSON or NetCDF; each file is written whole or not."""
+
+import json
+import math
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+
+from ggmflow.io import replacing, versions, write_text
+from ggmflow.posterior import Posterior
+
+SCHEMA = "ggmflow-posterior/1"
+_ASSOCIATION = [
+    "association",
+    "association_lower",
+    "association_upper",
+    "scale",
+    "edge",
+    "edge_probability",
+    "p_positive",
+]
+_FIRST = ["row", "column", *_ASSOCIATION, "mean", "sd", "median", "lower", "upper"]
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def entry_table(post: Posterior, level: float = 0.9) -> pd.DataFrame:
+    """`Posterior.summary` with the interval of the association, what it is, and the condition in every row.
+
+    Parameters
+    ----------
+    post
+        The posterior.
+    level
+        Of the credible intervals.
+
+    Returns
+    -------
+    DataFrame
+        Columns row, column, association, association_lower, association_upper, scale ("partial correlation" or
+        "regression weight"; missing, as they are, for a diagonal entry), edge, edge_probability, p_positive, mean, sd,
+        median, lower, upper (of ω_ij), lam, q, temperature, level, rule. `attrs` as in `summary`.
+    """
+    table = post.summary(level)
+    names, lower, upper = list(post.names), *post.association_interval(level)
+    a = pd.Index([names[k] for k in post.query]).get_indexer(table["row"].to_list())
+    b = pd.Index(names).get_indexer(table["column"].to_list())
+    diagonal, inside = post.query[a] == b, np.isin(b, post.query)
+    table["association_lower"] = np.where(diagonal, np.nan, lower[a, b])
+    table["association_upper"] = np.where(diagonal, np.nan, upper[a, b])
+    scale = np.where(inside, "partial correlation", "regression weight").astype(object)
+    scale[diagonal] = None
+    table["scale"] = scale
+    condition = {"lam": post.lam, "q": post.q, "temperature": post.temperature, "level": float(level)}
+    for name, value in (condition | {"rule": table.attrs["rule"]}).items():
+        table[name] = value
+    return table.reindex(columns=[*_FIRST, *condition, "rule"])
+
+
+def strongest(table: pd.DataFrame) -> pd.DataFrame:
+    """The pairs of an `entry_table`, strongest first."""
+    strength = np.abs(table["association"].to_numpy())
+    order = np.argsort(-strength, kind="stable")[: np.count_nonzero(strength >= 0)]  # the diagonal is NaN, and last
+    return table.take(order).reset_index(drop=True)
+
+
+def edge_table(table: pd.DataFrame) -> pd.DataFrame:
+    """The edges of an `entry_table`, strongest first."""
+    return strongest(table.take(np.flatnonzero(table["edge"])))
+
+
+def describe(post: Posterior, table: pd.DataFrame) -> dict[str, Any]:
+    """What JSON says of a posterior beside its entries; every value is one that JSON has.
+
+    Parameters
+    ----------
+    post
+        The posterior.
+    table
+        Its `entry_table`.
+    """
+    names = ("level", "threshold", "rule", "expected_fdr")
+    return plain(
+        {
+            "schema": SCHEMA,
+            "versions": versions(),
+            "condition": {"lam": post.lam, "q": post.q, "temperature": post.temperature},
+            "variables": list(post.names),
+            "query": [post.names[k] for k in post.query],
+            **{name: table.attrs[name] for name in names},
+            "n_edges": int(np.count_nonzero(table["edge"])),
+            "diagnostics": post.diagnostics(),
+        }
+    )
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows of an `entry_table` without what all rows share."""
+    shared = ["lam", "q", "temperature", "level", "rule"]
+    return plain(table.drop(columns=shared).to_dict(orient="records"))
+
+
+def plain(value: Any) -> Any:
+    """Values that JSON has: what is not finite becomes None."""
+    if isinstance(value, dict):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _write_graphml(post: Posterior, path: str | os.PathLike[str], level: float) -> None:
+    graph = post.to_networkx(level, "f1")
+    for name in graph:
+        if _NOT_XML.search(name):
+            raise ValueError(f"GraphML cannot hold the name {name!r}: rename the column, or export another format")
+    condition = {"lam": post.lam, "q": post.q, "temperature": post.temperature}
+    graph.graph.update({name: value for name, value in condition.items() if value is not None})
+    with replacing(path) as temporary:
+        nx.write_graphml(graph, temporary)
+
+
+def _write_csv(post: Posterior, path: str | os.PathLike[str], level: float) -> None:
+    write_text(path, entry_table(post, level).to_csv(index=False))
+
+
+def _write_json(post: Posterior, path: str | os.PathLike[str], level: float) -> None:
+    table = entry_table(post, level)
+    content = describe(post, table) | {"entries": records(table)}
+    write_text(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _write_netcdf(post: Posterior, path: str | os.PathLike[str], level: float) -> None:
+    data = post.to_arviz()
+    with replacing(path) as temporary:
+        data.to_netcdf(temporary)
+
+
+# Format → default name of the file, and what writes it.
+FORMATS: dict[str, tuple[str, Callable[[Posterior, str | os.PathLike[str], float], None]]] = {
+    "graphml": ("graph.graphml", _write_graphml),
+    "csv": ("summary.csv", _write_csv),
+    "json": ("summary.json", _write_json),
+    "netcdf": ("posterior.nc", _write_netcdf),
+}
+
+
+def export(post: Posterior, path: str | os.PathLike[str], format: str, *, level: float = 0.9) -> None:
+    """Write a posterior to a file.
+
+    Parameters
+    ----------
+    post
+        The posterior.
+    path
+        The file; an existing one is replaced when the new one is complete.
+    format : {"graphml", "csv", "json", "netcdf"}
+        The graph of the edges; every entry as a row, with the condition; the same with diagnostics, for programs; draws
+        for ArviZ.
+    level
+        Of the credible intervals.
+
+    Examples
+    --------
+    >>> export(post, "graph.graphml", "graphml")  # doctest: +SKIP
+    """
+    if format not in FORMATS:
+        raise ValueError(f"unknown format {format!r}: choose one of {', '.join(FORMATS)}")
+    FORMATS[format][1](post, path, level)

@@ -1,0 +1,309 @@
+"""The directory of one fit. It says what it is, can be loaded, and a fit killed at any moment goes on from it.
+
+    run.json        what is fitted to which data, with which versions; status, times, the chosen λ and q
+    checkpoint      while the fit is not finished
+    model.ggmflow   the fitted model; it keeps the scatter matrix, so no copy of the data is needed
+    edges.csv       the edges at the chosen λ and q, strongest first
+    README.txt      what these files are
+
+Every file is replaced whole, and run.json last: what it says is true at every moment.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from ggmflow import io
+from ggmflow.data import Scatter
+from ggmflow.estimator import GraphicalFlow
+from ggmflow.export import FORMATS, edge_table, entry_table, plain
+
+FORMAT = 1
+RECORD, MODEL, CHECKPOINT, EDGES, README = "run.json", "model.ggmflow", "checkpoint", "edges.csv", "README.txt"
+REPORT = "report.html"
+_KIND = "ggmflow run"
+_LOCK = ".lock"
+# What a new fit removes: all that describes an earlier one.
+_RESULTS = (CHECKPOINT, MODEL, EDGES, README, REPORT, *(name for name, _ in FORMATS.values()))
+# "starting": files of an earlier fit may still be there. A fit that was killed still says "running".
+_STATUSES = ("starting", "running", "interrupted", "failed", "finished")
+_SPOKEN = {"random_state": "seed"}  # names that differ on the command line
+_README = """\
+This directory holds one fit of ggmflow {version} to {file} ({rows} rows of {d} variables).
+run.json says how it was made and what was chosen, edges.csv lists the edges found, and model.ggmflow is the fitted
+model. Look at it with
+
+    ggmflow summary {path}
+    ggmflow report {path}
+    ggmflow explore {path}
+
+or from Python with
+
+    import ggmflow as gf
+    model = gf.load_run("{path}")
+"""
+
+
+class RunError(ValueError):
+    """A directory is not a run, is damaged, in use, or holds another fit; the message says which and what to do."""
+
+
+def load_run(path: str | Path) -> GraphicalFlow:
+    """The fitted model of a run directory, as `ggmflow fit` leaves it.
+
+    Parameters
+    ----------
+    path
+        The directory.
+
+    Returns
+    -------
+    GraphicalFlow
+
+    Raises
+    ------
+    RunError
+        If it is no run, damaged, or not finished.
+    """
+    record, model = read_record(path), Path(path) / MODEL
+    if record["status"] != "finished":
+        raise RunError(f"the fit in {path} is not finished: go on with `{record['command']} --resume`")
+    try:
+        return GraphicalFlow.load(model)
+    except FileNotFoundError:
+        raise RunError(f"{path} is damaged: {MODEL} is missing. Fit again with --force") from None
+    except io.ModelFileError as error:
+        raise RunError(f"{path} is damaged: {error}. Fit again with --force") from None
+
+
+def read_record(path: str | Path) -> dict[str, Any]:
+    """What run.json says.
+
+    Parameters
+    ----------
+    path
+        The directory.
+
+    Returns
+    -------
+    dict
+        status ("starting", "running", "interrupted", "failed" or "finished"), command, versions, data (file, sha256,
+        rows, columns, delimiter, decimal), parameters, started, updated, seconds; of a finished fit also steps,
+        training, chosen (lam, q, at_ends) and ranges.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise RunError(f"{path} {'is a file' if path.exists() else 'does not exist'}: give the directory of a run")
+    if not (path / RECORD).is_file():
+        raise RunError(f"{path} is no ggmflow run: it has no {RECORD}")
+    try:
+        record = json.loads((path / RECORD).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        raise RunError(f"{path} is damaged: {RECORD} cannot be read. Fit again with --force") from None
+    if not isinstance(record, dict) or record.get("kind") != _KIND:
+        raise RunError(f"{path} is no ggmflow run: its {RECORD} is not ours")
+    if isinstance(version := record.get("format"), int) and version > FORMAT:
+        raise RunError(f"{path} was written by a newer ggmflow: update ggmflow to read it")
+    expected = {"status": str, "command": str, "seconds": int | float}
+    expected |= dict.fromkeys(("versions", "data", "parameters"), dict)
+    wrong = [name for name, kind in expected.items() if not isinstance(record.get(name), kind)]
+    if record.get("status") not in _STATUSES or wrong:
+        raise RunError(f"{path} is damaged: {RECORD} has no valid {wrong[0] if wrong else 'status'!r}")
+    return record
+
+
+def describe_file(path: Path) -> dict[str, str]:
+    """Name and SHA-256 of a file, by which a run knows its data again."""
+    with path.open("rb") as file:
+        return {"file": path.name, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def fit_run(
+    model: GraphicalFlow,
+    scatter: Scatter,
+    path: str | Path,
+    data: dict[str, str],
+    command: str,
+    *,
+    resume: bool = False,
+    force: bool = False,
+) -> GraphicalFlow:
+    """Fit a model in a run directory.
+
+    Parameters
+    ----------
+    model
+        Not fitted yet; its `random_state` is an integer.
+    scatter
+        The data, made with the model's own options.
+    path
+        The directory; it is made if it is not there.
+    data
+        Where the data come from: `describe_file`, and how the file is to be read.
+    command
+        What a user types to do this again.
+    resume
+        Go on with a fit of the same data and parameters; one that is not there is begun, one that is finished loaded.
+    force
+        Begin anew whatever is there.
+
+    Returns
+    -------
+    GraphicalFlow
+        Fitted, λ and q chosen.
+
+    Raises
+    ------
+    RunError
+        If the directory holds something else, or another fit is at work in it.
+    KeyboardInterrupt
+        Ctrl-C ends the fit; `resume` goes on where it stopped.
+    """
+    path = Path(path)
+    if path.is_dir() and not (path / RECORD).exists() and any(_foreign(path)):
+        raise RunError(f"{path} holds other files and no run: choose a new directory")
+    with _locked(path):
+        record = _begin(path, _new_record(model, scatter, data, command), resume, force)
+        if record["status"] == "finished":
+            return load_run(path)
+        clock, before = time.monotonic(), record["seconds"]
+
+        def seconds() -> float:
+            return round(before + time.monotonic() - clock, 1)
+
+        try:
+            _fit(model, scatter, path)
+            _write_results(model, path, record)
+        except (KeyboardInterrupt, FloatingPointError) as error:
+            status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            _write_record(path, record | {"status": status, "seconds": seconds()})
+            raise
+        choice = model._chosen()
+        known = {
+            "status": "finished",
+            "seconds": seconds(),
+            "steps": model.n_iter_,
+            "training": model.status_,
+            "chosen": choice._asdict(),
+            "ranges": {"lam": model.lam_range_, "q": model.q_range_, "temperature": model.temperature_range_},
+        }
+        _write_record(path, record | known)
+        (path / CHECKPOINT).unlink(missing_ok=True)
+    return model
+
+
+def _fit(model: GraphicalFlow, scatter: Scatter, path: Path) -> None:
+    checkpoint = path / CHECKPOINT
+    try:
+        model.fit(scatter, checkpoint=checkpoint)
+    except ValueError as error:
+        if str(checkpoint) not in str(error):
+            raise
+        raise RunError(f"the fit in {path} cannot go on: {error}. Begin anew with --force") from None
+    if model.status_ == "interrupted":
+        raise KeyboardInterrupt
+
+
+def _write_results(model: GraphicalFlow, path: Path, record: dict[str, Any]) -> None:
+    post = model.posterior()  # chooses λ and q, which the model remembers
+    edges = edge_table(entry_table(post))
+    model.save(path / MODEL)
+    io.write_text(path / EDGES, edges.to_csv(index=False))
+    data = record["data"]
+    size = {"rows": f"{data['rows']:g}", "d": len(data["columns"])}
+    io.write_text(path / README, _README.format(version=io.versions()["ggmflow"], file=data["file"], path=path, **size))
+
+
+def _new_record(model: GraphicalFlow, scatter: Scatter, data: dict[str, str], command: str) -> dict[str, Any]:
+    parameters = {name: value for name, value in model.get_params().items() if name != "progress"}
+    record = {
+        "kind": _KIND,
+        "format": FORMAT,
+        "status": "starting",
+        "command": command,
+        "data": data | {"rows": scatter.n, "columns": list(scatter.names)},
+        "parameters": parameters,
+        "versions": io.versions(),
+        "started": _now(),
+        "updated": _now(),
+        "seconds": 0.0,
+    }
+    return plain(record)
+
+
+def _begin(path: Path, new: dict[str, Any], resume: bool, force: bool) -> dict[str, Any]:
+    """The record of the fit to do, or of one that is finished; refuses to mix two fits."""
+    for leftover in path.glob(f"{io.TEMPORARY}*"):  # of a process that was killed while it wrote
+        leftover.unlink()
+    old = None if force or not (path / RECORD).exists() else read_record(path)
+    if old is not None and not resume:
+        if old["status"] == "finished":
+            raise RunError(f"{path} holds a finished fit: choose another directory, or replace it with --force")
+        raise RunError(f"{path} holds a fit that is not finished: go on with --resume, or begin anew with --force")
+    if old is not None and (changes := _differences(old, new)):
+        raise RunError(f"{path} holds another fit, {'; '.join(changes)}: use the same, or begin anew with --force")
+    if old is not None and old["status"] == "finished":
+        return old
+    if old is None or old["status"] == "starting":
+        # In this order: a checkpoint is never found beside the record of another fit.
+        _write_record(path, new)
+        for name in _RESULTS:
+            (path / name).unlink(missing_ok=True)
+        old = new
+    record = old | {"status": "running", "command": new["command"]}
+    _write_record(path, record)
+    return record
+
+
+def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """What keeps a fit from going on with the same result."""
+    changes = []
+    if (before := str(old["data"].get("sha256"))) != (now := new["data"]["sha256"]):
+        changes.append(f"its data differ (SHA-256 {before[:8]}… then, {now[:8]}… now)")
+    pairs = [("data", name) for name in ("delimiter", "decimal") if name in new["data"]]
+    pairs += [("parameters", name) for name in new["parameters"]]
+    pairs += [("versions", name) for name in ("ggmflow", "jax")]
+    for group, name in pairs:
+        if (was := old[group].get(name)) != (now := new[group][name]):
+            changes.append(f"{_SPOKEN.get(name, name)} was {_show(was)} and is {_show(now)}")
+    return changes
+
+
+def _show(value: Any) -> str:
+    return "the default" if value is None else ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _write_record(path: Path, record: dict[str, Any]) -> None:
+    record = plain(record | {"updated": _now()})
+    io.write_text(path / RECORD, json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _now() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def _foreign(path: Path) -> Iterator[Path]:
+    """Files that no run of ours has left."""
+    return (entry for entry in path.iterdir() if entry.name != _LOCK and not entry.name.startswith(io.TEMPORARY))
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """The directory, made if need be, for this process alone; the system unlocks it if the process is killed."""
+    path.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(path / _LOCK)
+    try:
+        lock.acquire(blocking=False)
+    except filelock.Timeout:
+        raise RunError(f"another fit is at work in {path}: wait for it, or choose another directory") from None
+    try:
+        yield
+    finally:
+        lock.release()
