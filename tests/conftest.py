@@ -10,6 +10,7 @@ import pytest
 import ggmflow as gf
 from ggmflow import estimator
 from ggmflow.train import CHUNK, Report, Trained
+from tests.browser import browser, page  # noqa: F401
 from tests.models import KINDS, RANGES, TABLE
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")

@@ -265,6 +265,15 @@ class Posterior:
         """
         return self._matrix(self._sample.association(self._use(weighted)))
 
+    def association_interval(self, level: float = 0.9, *, weighted: bool | None = None) -> Float[np.ndarray, "2 s d"]:
+        """Lower and upper end of the credible interval of every `association`, (2, s, d); 1 on the diagonal."""
+        probs, w, sample = np.array(_tails(level)), self._use(weighted), self._sample
+        ends = np.empty((2, len(self._free.row)))
+        for part in blocks(*sample.values.shape):
+            draws = sample.association_draws(part)
+            ends[:, part] = weighted_quantile(draws, sort_order(draws), w, probs)
+        return self._matrix(np.where(self._free.diagonal, 1.0, ends))
+
     def partial_correlation(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s s"]:
         """Posterior mean of partial correlations among the query variables, (s, s), in the order asked.
 
