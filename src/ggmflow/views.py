@@ -279,7 +279,10 @@ def _springs(strength: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d 2"]:
     kept.add_edges_from(zip(i[strongest].tolist(), j[strongest].tolist(), strict=True))
     start = nx.circular_layout(kept)
     # Kamada–Kawai spreads nodes best, but its cost grows with the cube of their number.
-    found = nx.kamada_kawai_layout(kept, pos=start, weight=None) if d <= 80 else nx.spring_layout(kept, pos=start, seed=0)
+    if d <= 80:
+        found = nx.kamada_kawai_layout(kept, pos=start, weight=None)  # it takes weights for distances
+    else:
+        found = nx.spring_layout(kept, pos=start, seed=0)
     positions = np.array([found[k] for k in range(d)])
     positions = positions - (positions.max(axis=0) + positions.min(axis=0)) / 2
     return positions / max(float(np.linalg.norm(positions, axis=1).max()), 1e-9)

@@ -106,7 +106,17 @@ def _place(layout: Float[np.ndarray, "d 2"], shown: list[int]) -> tuple[np.ndarr
     unit = np.where(high - low > 1e-9, (layout - low) / size, 0.5)
     margin = np.array([112, 34])
     x, y = (margin + unit * (np.array([_WIDTH, _HEIGHT]) - 2 * margin)).T
-    return x, _HEIGHT - y
+    y = _HEIGHT - y
+    # Labels are wide and low: nodes side by side that are nearer than a label move up and down.
+    for _ in range(50):
+        across, down = x[shown][:, None] - x[shown], y[shown][:, None] - y[shown]
+        down = np.where(down == 0, np.sign(np.subtract.outer(shown, shown)) * 1e-3, down)
+        near = (np.abs(across) < 90) & (np.abs(down) < 24) & (down != 0)
+        if not near.any():
+            break
+        y[shown] += np.sum(np.where(near, np.sign(down) * (24 - np.abs(down)) / 4, 0.0), axis=1).clip(-6, 6)
+        y = y.clip(20, _HEIGHT - 14)
+    return x, y
 
 
 # ------------------------------------------------------------------------------------------------- maps over (λ, q)

@@ -173,11 +173,12 @@
       get("find").value = names[Number(at(".node").dataset.node)];
       drawTable();
     } else if (at("[data-pair]")) {
+      const inTable = at("#table");
       state.pair = Number(at("[data-pair]").dataset.pair);
       draw();
       // The table was made anew: the keyboard stays on the row.
       const again = get("table").querySelector(`tr[data-pair="${state.pair}"] button`);
-      if (at("#table") && again) again.focus({ preventScroll: true });
+      if (inTable && again) again.focus({ preventScroll: true });
     }
   });
 

@@ -148,7 +148,10 @@ def _surface(numbers: Numbers) -> str:
     picture = drawing.grid_map(numbers, cell, "Evidence of every λ and q of the grid, below the best")
     keys = enumerate([*words.STEPS.values(), "less still"])
     legend = "".join(f'<li><i class="e{k}"></i>{text}</li>' for k, text in keys)
-    caption = "Log evidence below the best (★). The frame is the point shown; click another one to go there."
+    caption = (
+        "Log evidence below the best (★). The frame is the point shown"
+        '<span class="js-only">; click another one to go there</span>.'
+    )
     picture += f'<ul class="keys quiet">{legend}</ul>'
     return _figure("Evidence: how probable λ and q make the data", picture, caption)
 
@@ -257,7 +260,10 @@ def _along(numbers: Numbers, names: tuple[str, ...], island: dict[str, Any]) -> 
         label=f"Association of the chosen pair and its 90 % interval along {symbol}",
     )
     name = f'<bdi id="pair-name">{escape(f"{names[numbers.first[pair]]} – {names[numbers.second[pair]]}")}</bdi>'
-    caption = f"Mean and 90 % interval at the {other} shown. Choose another pair in the table or in the network."
+    caption = (
+        f"Mean and 90 % interval at the {other} shown."
+        '<span class="js-only"> Choose another pair in the table or in the network.</span>'
+    )
     return _figure(f"One pair along {symbol}: {name}", picture, caption, ' id="along"')
 
 

@@ -102,6 +102,12 @@ def selection(numbers: Numbers) -> list[str]:
             f"Caution: the evidence is highest at {' and '.join(choice.at_ends).replace('lam', 'λ')}, so the best "
             "value may lie beyond. Fit again with a range that goes further there."
         )
+    if (gap := float(below[numbers.start])) < -0.005:
+        best = np.unravel_index(int(np.nanargmax(below)), below.shape)
+        out.append(
+            f"The choice was made on a coarser grid than the one of this page, whose best point is "
+            f"{condition(numbers, int(best[0]), int(best[1]))}, {-gap:.2f} higher."
+        )
     lams, qs = numbers.lam[near[:, 0]], numbers.q[near[:, 1]]
     spread = " and ".join(
         f"{symbol} {number(values.min())} … {number(values.max())}"
