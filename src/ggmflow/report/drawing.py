@@ -56,7 +56,7 @@ def network(numbers: Numbers, names: Sequence[str], query: Sequence[int], layout
     shown = sorted({*query, *(node for pair in ends.values() for node in pair)} if blanket else range(len(names)))
     joined = {node for k in pairs if point.edges[0, numbers.kept[k]] for node in ends[k]}
     x, y = _place(layout, shown)
-    size = 15 if len(shown) <= 16 else 13 if len(shown) <= 45 else 10.5
+    size = 17 if len(shown) <= 16 else 14 if len(shown) <= 45 else 11
     top = widest(numbers)
     lines = []
     for k in sorted(pairs, key=lambda k: abs(point.values[0, numbers.kept[k]])):
@@ -76,7 +76,7 @@ def network(numbers: Numbers, names: Sequence[str], query: Sequence[int], layout
         anchor, dx, dy = _beside(x[node], 0.6 * size * len(name))
         dots.append(
             f'<g class="{kind}" data-node="{node}"><title>{escape(names[node])}</title>'
-            f'<circle cx="{x[node]:.1f}" cy="{y[node]:.1f}" r="{8 if inside or size > 13 else 6}"/>'
+            f'<circle cx="{x[node]:.1f}" cy="{y[node]:.1f}" r="{8 if inside or size > 14 else 6}"/>'
             f'<text x="{x[node] + dx:.1f}" y="{y[node] + dy:.1f}" text-anchor="{anchor}" font-size="{size}">'
             f"{escape(name)}</text></g>"
         )
@@ -219,7 +219,7 @@ def curve(
         out.append(_tick(x[0] - 7, float(y(value)) + 4, text, "end"))
     last = -np.inf
     for value, position in zip(axis, x, strict=True):
-        if position - last >= 44:
+        if position - last >= 46:
             out.append(_tick(position, bottom + 18, words.number(value), "middle"))
             last = position
     if low < 0 < high:

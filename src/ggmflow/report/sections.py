@@ -184,7 +184,8 @@ def edges(numbers: Numbers, names: tuple[str, ...], island: dict[str, Any]) -> d
 
 
 def _caption(numbers: Numbers) -> str:
-    out = "Mean and 90 % interval of each pair, strongest first."
+    measure = "Partial correlation" if numbers.inside.all() else "Association"
+    out = f"{measure} of each pair, its mean and 90 % interval, strongest first."
     if len(numbers.kept) < len(numbers.first):
         out += (
             f" This page holds {len(numbers.kept)} of the {len(numbers.first)} pairs: those that are an edge somewhere "
@@ -199,12 +200,11 @@ def _head(island: dict[str, Any]) -> str:
 
     limit = f"{island['limit']:g}"
     axis = at("0%", "start", f"−{limit}") + at("50%", "middle", "0") + at("100%", "end", f"+{limit}")
-    mean = "association" if island["blanket"] else "partial correlation"
     return (
         '<tr><th scope="col">pair</th>'
         + ('<th scope="col" class="wide-only">measure</th>' if island["blanket"] else "")
         + f'<th scope="col" class="plot"><svg height="18" aria-hidden="true">{axis}</svg></th>'
-        f'<th scope="col" class="number">{mean}</th><th scope="col" class="number">{100 * LEVEL:g} % interval</th>'
+        f'<th scope="col" class="number">mean</th><th scope="col" class="number">{100 * LEVEL:g} % interval</th>'
         f'<th scope="col" class="number wide-only">sure of the sign</th>'
         f'<th scope="col" class="number wide-only">P(size &gt; {THRESHOLD:g})</th></tr>'
     )
