@@ -495,7 +495,7 @@ class GraphicalFlow(BaseEstimator):
         check_is_fitted(self, "flow_")
         if "ipykernel" not in sys.modules:
             raise RuntimeError(
-                "explore() is for notebooks. Elsewhere `ggmflow.explorer.serve(model)` opens the explorer in a browser, "
+                "explore() is for notebooks. Elsewhere `ggmflow.explorer.serve(model)` opens a page in the browser, "
                 "as does the command `ggmflow explore`"
             )
         # By name: pictures stand below the estimator, and Bokeh is loaded only if it is wanted.

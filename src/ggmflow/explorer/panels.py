@@ -14,6 +14,7 @@ import numpy as np
 from bokeh.models import (
     BasicTickFormatter,
     ColumnDataSource,
+    CustomJS,
     CustomJSTickFormatter,
     DataTable,
     FixedTicker,
@@ -361,6 +362,9 @@ class Pairs:
             selectable=True,
             name="pairs",
         )
+        # Bokeh draws cells anew only if the number of rows has changed.
+        again = CustomJS(args={"table": self.table}, code="table.view.change.emit()")
+        self.source.js_on_change("data", again)
 
     def update(self, seen: View) -> None:
         """List the edges, the strongest first."""

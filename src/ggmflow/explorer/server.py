@@ -75,6 +75,8 @@ def serve(
 
 async def _listen(make: Callable[[Document], None], port: int) -> tuple[Server, str]:
     """A server that has its port but does not answer yet."""
+    if not 0 <= port < 2**16:
+        raise ValueError(f"port must be a number from 0 to {2**16 - 1}, got {port}")
     if port == 0:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
@@ -82,10 +84,9 @@ async def _listen(make: Callable[[Document], None], port: int) -> tuple[Server, 
     options["allow_websocket_origin"] = [f"{host}:{port}" for host in ("localhost", "127.0.0.1")]
     try:
         server = Server({"/": Application(FunctionHandler(make))}, **options)
-    except (OSError, OverflowError) as error:
-        in_use = getattr(error, "errno", None) == errno.EADDRINUSE
-        why = "another program uses it" if in_use else getattr(error, "strerror", None) or str(error)
-        raise OSError(getattr(error, "errno", None), f"cannot use port {port}: {why}; choose another one") from None
+    except OSError as error:
+        why = "another program uses it" if error.errno == errno.EADDRINUSE else error.strerror
+        raise OSError(error.errno, f"cannot use port {port}: {why}; choose another one") from None
     return server, f"http://localhost:{port}/"
 
 

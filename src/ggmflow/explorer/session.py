@@ -58,12 +58,13 @@ link.click()
 URL.revokeObjectURL(link.href)
 """
 _SAVE_FIGURE = """
-const view = cb_context.index.find_one_by_id(plot.id)
-const link = document.createElement("a")
-link.href = URL.createObjectURL(await view.export("svg").to_blob())
-link.download = "network.svg"
-link.click()
-URL.revokeObjectURL(link.href)
+cb_context.index.find_one_by_id(plot.id).export("svg").to_blob().then((blob) => {
+  const link = document.createElement("a")
+  link.href = URL.createObjectURL(blob)
+  link.download = "network.svg"
+  link.click()
+  URL.revokeObjectURL(link.href)
+})
 """
 _CARD = {"background": "#ffffff", "border": "1px solid #e1e6eb", "border-radius": "8px", "padding": "10px 12px"}
 _TEXT = f"""
@@ -186,7 +187,11 @@ class Session:
         self.texts[
             "head"
         ].text = f"<h1>ggmflow explorer</h1> &nbsp; <span class=faint>{scatter.n:g} rows, {what}</span>"
-        why = "drag the ring; ★ is the best" if self.prepared.surface is not None else "drag the ring"
+        why = (
+            "drag the ring; ★ is the best"
+            if self.prepared.surface is not None
+            else "drag the ring; no evidence computed"
+        )
         downloads = {"graph": "Graph (GraphML)", "table": "Table (CSV)", "figure": "Figure (SVG)"}
         buttons = [Button(label=label, name=name, sizing_mode="stretch_width") for name, label in downloads.items()]
         buttons[0].on_click(self._save_graph)
@@ -231,7 +236,9 @@ class Session:
             "min-height": "100vh",
             "box-sizing": "border-box",
         }
-        return Column(self.texts["head"], main, sizing_mode="stretch_width", styles=styles | {"gap": "8px"})
+        # A source that nothing draws belongs to the page only if something refers to it.
+        options = {"sizing_mode": "stretch_width", "styles": styles | {"gap": "8px"}, "tags": [self.file]}
+        return Column(self.texts["head"], main, **options)
 
     @property
     def sliders(self) -> list[Slider]:
@@ -336,14 +343,13 @@ class Session:
         rule, level = RULES[str(self.rule.value)]
         num_draws = views.num_draws_of(self.model, quick=not at_rest)
         self.seen = views.view(self.model, *self.condition, rule=rule, level=level, num_draws=num_draws)
-        self._draw(self.seen)
+        self._draw(self.seen, start)
         self.seconds = perf_counter() - start
-        self._describe(self.seen, self.seconds)
         if at_rest:
             self._count()
 
-    def _draw(self, seen: View) -> None:
-        """Fill all panels from a view."""
+    def _draw(self, seen: View, start: float | None = None) -> None:
+        """Fill all panels from a view; one that is new was begun at a time that is told."""
         association = seen.pairs["association"].abs().to_numpy()
         if self.node is not None:
             touching = ((seen.pairs["i"] == self.node) | (seen.pairs["j"] == self.node)).to_numpy()
@@ -356,7 +362,9 @@ class Session:
         first = int(shown[0]) if self.pair is None and shown.size else self.pair
         if self.pair is not None and self.pair not in shown[: Forest.rows]:
             shown = np.append(self.pair, shown)
-        self.doc.hold("combine")  # one message for all panels
+        # One message for all panels. Callbacks, too, wait for its end: what we mark ourselves is no click.
+        self.doc.hold("combine")
+        self.quiet = True
         try:
             self.network.update(seen, self.pinned, self.node, self.pair)
             self.plane.cursor.data = {"lam": [seen.lam], "q": [seen.q]}
@@ -366,18 +374,18 @@ class Session:
             self.posterior.update(None if first is None else views.density(seen, first))
             self._name(seen, first)
             self._unselect()
+            if start is not None:
+                self._describe(seen, perf_counter() - start)
         finally:
             self.doc.unhold()
+            self.quiet = False
 
     def _unselect(self) -> None:
         """What is clicked is marked by us: positions in the sources change with every view."""
-        self.quiet = True
-        for source in (self.network.nodes, self.network.edges, self.pairs.source):
+        for source in (self.network.nodes, self.network.edges):
             source.selected.indices = []
         pairs = np.asarray(self.pairs.source.data["pair"])
-        if self.pair is not None:
-            self.pairs.source.selected.indices = np.flatnonzero(pairs == self.pair).tolist()
-        self.quiet = False
+        self.pairs.source.selected.indices = [] if self.pair is None else np.flatnonzero(pairs == self.pair).tolist()
 
     def _name(self, seen: View, pair: int | None) -> None:
         """Headings of the panels. Names are escaped: this is HTML."""
