@@ -284,6 +284,11 @@ def _springs(strength: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d 2"]:
     else:
         found = nx.spring_layout(kept, pos=start, seed=0)
     positions = np.array([found[k] for k in range(d)])
+    for _ in range(50):  # push apart what is too near for names to be read
+        gap = positions[:, None] - positions
+        distance = np.linalg.norm(gap, axis=-1) + np.eye(d)
+        short = np.maximum(1.1 / np.sqrt(d) - distance, 0) * (1 - np.eye(d))
+        positions = positions + 0.3 * np.sum(gap / np.maximum(distance, 1e-9)[..., None] * short[..., None], axis=1)
     positions = positions - (positions.max(axis=0) + positions.min(axis=0)) / 2
     return positions / max(float(np.linalg.norm(positions, axis=1).max()), 1e-9)
 
