@@ -25,6 +25,7 @@ Light = Literal["good", "fair", "poor"]
 
 _KEPT = 72_000  # pairs × points whose numbers fit into a page: about 3 MB
 _MIN_DRAWS = 500
+_MANY = 1000  # entries, from which on a point takes a second or more
 
 
 class Point(NamedTuple):
@@ -130,11 +131,13 @@ def collect(model: GraphicalFlow, lam: ArrayLike | None = None, q: ArrayLike | N
     model
         Fitted.
     lam, q
-        Values of the grid; default twelve λ and six q across the fitted ranges, the selected ones among them.
+        Values of the grid; default twelve λ and six q across the fitted ranges, nine and four where there are very many
+        pairs, the selected ones among them.
     """
     ranges, num_draws = model._fitted_ranges, max(views.num_draws_of(model), _MIN_DRAWS)
-    lams = np.geomspace(*ranges.lam, 12) if lam is None else _given("lam", lam)
-    qs = np.linspace(*ranges.q, 6) if q is None else _given("q", q)
+    num_lam, num_q = (12, 6) if model.flow_.n_entries <= _MANY else (9, 4)
+    lams = np.geomspace(*ranges.lam, num_lam) if lam is None else _given("lam", lam)
+    qs = np.linspace(*ranges.q, num_q) if q is None else _given("q", q)
     for each, other in [(lams[0], qs[0]), (lams[-1], qs[-1])]:
         ranges.condition(float(each), float(other), ranges.warmest)  # before anything is drawn
     choice, why_not = _choose(model)

@@ -46,8 +46,8 @@ def write_report(
     data_name
         What to call the data, for example the name of their file.
     lam, q : float or sequence of float, optional
-        Values for the sliders, within the fitted ranges; default twelve λ and six q across them, those of highest
-        evidence among them.
+        Values for the sliders, within the fitted ranges; default twelve λ and six q across them (nine and four where
+        there are more than 1000 pairs), those of highest evidence among them.
 
     Returns
     -------
