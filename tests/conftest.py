@@ -9,8 +9,8 @@ import pytest
 
 import ggmflow as gf
 from ggmflow import estimator
-from ggmflow.train import CHUNK, Report, Trained
-from tests.models import KINDS, RANGES, TABLE
+from tests.browser import browser, page  # noqa: F401
+from tests.models import KINDS, RANGES, TABLE, no_training
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
@@ -82,8 +82,4 @@ def model(shared_directory):
 @pytest.fixture
 def untrained(monkeypatch):
     """`fit` without training, for what does not depend on it."""
-
-    def train(flow, *args, snapshot_at=(), **kwargs):
-        return Trained(flow, dict.fromkeys(snapshot_at, flow), [Report(CHUNK, CHUNK, 0.0, 1.0, 0)], "finished")
-
-    monkeypatch.setattr(estimator, "train", train)
+    monkeypatch.setattr(estimator, "train", no_training)

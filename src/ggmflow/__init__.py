@@ -5,6 +5,7 @@ from ggmflow.compare import compare
 from ggmflow.data import Scatter
 from ggmflow.estimator import GraphicalFlow, RangeWarning
 from ggmflow.posterior import PoorFitWarning, Posterior
+from ggmflow.report import write_report
 from ggmflow.run import load_run
 
 __version__ = "0.1.0"
@@ -26,5 +27,6 @@ __all__ = [
     "baselines",
     # for people
     "plot",
+    "write_report",
     "__version__",
 ]

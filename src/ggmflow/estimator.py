@@ -7,8 +7,10 @@ It is a scikit-learn estimator: parameters are stored as given and checked in `f
 
 import inspect
 import os
+import sys
 import warnings
 from collections.abc import Iterable
+from importlib import import_module
 from itertools import product
 from numbers import Integral
 from pathlib import Path
@@ -476,6 +478,28 @@ class GraphicalFlow(BaseEstimator):
         scale = self.scatter_.scale
         precision = self.precision_[np.argsort(self.query_)] * scale * scale[:, None]
         return float(log_likelihood(working.T @ working / len(working), precision) - np.sum(np.log(scale)))
+
+    def explore(self, *, notebook_url: str = "http://localhost:8888", evidence: bool = True) -> None:
+        """Show the live explorer below the present cell of a notebook: λ, q and temperature on sliders.
+
+        Elsewhere ``ggmflow.explorer.serve(model)`` opens it in a browser.
+
+        Parameters
+        ----------
+        notebook_url
+            Address of the notebook, as in the browser; only its pages may talk to the explorer.
+        evidence
+            Whether to compute the evidence of (λ, q) first; the first time for a number of variables that takes a
+            while.
+        """
+        check_is_fitted(self, "flow_")
+        if "ipykernel" not in sys.modules:
+            raise RuntimeError(
+                "explore() is for notebooks. Elsewhere `ggmflow.explorer.serve(model)` opens a page in the browser, "
+                "as does the command `ggmflow explore`"
+            )
+        # By name: pictures stand below the estimator, and Bokeh is loaded only if it is wanted.
+        import_module("ggmflow.explorer").show_inline(self, notebook_url=notebook_url, evidence=evidence)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file of plain arrays: flow, ranges, data summary, versions.

@@ -73,8 +73,10 @@ class FlowSource(NamedTuple):
         return Draws(self.to_rows(entries), log_q.astype(float), log_p.astype(float))
 
     def entries(self, key: Key[Array, ""], num_draws: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Free entries (N, D) in the flow's order, log q and log p̃; chunks of two sizes, so that two programs serve."""
+        """Free entries (N, D) in the flow's order, log q and log p̃; chunks of a few sizes, so few programs serve."""
         small, large = chunk_size(self.flow.n_entries), large_chunk_size(self.flow.n_entries)
+        if num_draws <= quick_chunk_size(self.flow.n_entries):
+            small = quick_chunk_size(self.flow.n_entries)
         num_large = num_draws // large
         sizes = [large] * num_large + [small] * (-(-(num_draws - num_large * large) // small))
         condition = jnp.asarray(self.condition, jnp.float32)
@@ -143,6 +145,11 @@ class FlowSource(NamedTuple):
         inside = row < s
         position[row[inside], self.order[col[inside]]] = np.flatnonzero(inside)
         return np.take(entries, position, axis=1).astype(float)
+
+
+def quick_chunk_size(n_entries: int) -> int:
+    """Draws per call where an eye waits for them, as while a slider moves."""
+    return chunk_size(n_entries) // 4
 
 
 def chunk_size(n_entries: int) -> int:

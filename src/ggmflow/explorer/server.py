@@ -1,0 +1,122 @@
+"""The explorer as a server on this machine, or in a notebook.
+
+It answers on the loopback interface only and accepts websockets only from pages of its own address, so that no other
+page in the same browser can talk to it. It reads no file that a page names.
+"""
+
+import asyncio
+import errno
+import socket
+import webbrowser
+from collections.abc import Callable
+from typing import Any
+
+from bokeh.application import Application
+from bokeh.application.handlers import FunctionHandler
+from bokeh.document import Document
+from bokeh.io import output_notebook, show
+from bokeh.server.server import Server
+
+from ggmflow.estimator import GraphicalFlow
+from ggmflow.explorer.session import Prepared, make_document, prepare
+
+
+def application(prepared: Prepared) -> Application:
+    """The explorer as a Bokeh application, to be put into a server of your own.
+
+    Parameters
+    ----------
+    prepared
+        What `prepare` gave.
+    """
+    return Application(FunctionHandler(lambda doc: make_document(doc, prepared)))
+
+
+def serve(
+    model: GraphicalFlow,
+    *,
+    port: int = 5006,
+    open_browser: bool = True,
+    evidence: bool = True,
+    on_ready: Callable[[str], None] | None = None,
+) -> None:
+    """Serve the explorer on this machine until Ctrl-C.
+
+    Parameters
+    ----------
+    model
+        Fitted.
+    port
+        Of localhost; 0 takes one that is free.
+    open_browser
+        Whether to open a page.
+    evidence
+        Whether to compute the evidence surface first; the first time for a number of variables that takes a while.
+    on_ready
+        Called with the address when the server answers.
+
+    Raises
+    ------
+    OSError
+        If the port cannot be used, before anything is computed.
+    """
+    known: list[Prepared] = []
+    with asyncio.Runner() as runner:
+        server, address = runner.run(_listen(lambda doc: make_document(doc, known[0]), port))
+        try:
+            # Not within the loop: there Ctrl-C would have to wait for its end.
+            known.append(prepare(model, evidence=evidence))
+            runner.run(_answer(server, address, open_browser, on_ready))
+        except KeyboardInterrupt:
+            pass
+        finally:
+            runner.run(_stop(server))
+
+
+async def _listen(make: Callable[[Document], None], port: int) -> tuple[Server, str]:
+    """A server that has its port but does not answer yet."""
+    if not 0 <= port < 2**16:
+        raise ValueError(f"port must be a number from 0 to {2**16 - 1}, got {port}")
+    if port == 0:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+    options: dict[str, Any] = {"address": "localhost", "port": port}
+    options["allow_websocket_origin"] = [f"{host}:{port}" for host in ("localhost", "127.0.0.1")]
+    try:
+        server = Server({"/": Application(FunctionHandler(make))}, **options)
+    except OSError as error:
+        why = "another program uses it" if error.errno == errno.EADDRINUSE else error.strerror
+        raise OSError(error.errno, f"cannot use port {port}: {why}; choose another one") from None
+    return server, f"http://localhost:{port}/"
+
+
+async def _answer(server: Server, address: str, open_browser: bool, on_ready: Callable[[str], None] | None) -> None:
+    """Answer until cancelled."""
+    server.start()
+    if on_ready is not None:
+        on_ready(address)
+    if open_browser:
+        webbrowser.open(address)
+    await asyncio.Event().wait()
+
+
+async def _stop(server: Server) -> None:
+    server.unlisten()
+    server.stop(wait=False)
+
+
+def show_inline(model: GraphicalFlow, *, notebook_url: str = "http://localhost:8888", evidence: bool = True) -> None:
+    """Show the explorer below the present cell of a notebook.
+
+    Parameters
+    ----------
+    model
+        Fitted.
+    notebook_url
+        Address of the notebook, as in the browser; only its pages may talk to the explorer.
+    evidence
+        As in `serve`.
+    """
+    prepared = prepare(model, evidence=evidence)
+    output_notebook(hide_banner=True)
+    show(application(prepared), notebook_url=notebook_url)

@@ -1,0 +1,244 @@
+"""The pictures of a report as SVG text, at the point where it starts; the page's script moves what is in them.
+
+Names of variables are escaped by `escape` wherever they enter.
+"""
+
+import html
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from ggmflow.report import words
+from ggmflow.report.numbers import Numbers
+
+_WIDTH, _HEIGHT = 720, 700  # of the network
+_CELL = (46, 34)  # of a map over (λ, q)
+_CURVE = {"left": 58, "right": 504, "top": 14, "bottom": 204}
+_LONGEST = 22  # letters of a name in the network
+
+
+def escape(text: str) -> str:
+    """Text for HTML, in content or in a quoted attribute; control characters that a page cannot show become �."""
+    return html.escape(re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", "\ufffd", text))
+
+
+# -------------------------------------------------------------------------------------------------------------- network
+def drawn(numbers: Numbers) -> list[int]:
+    """Positions among the kept pairs of those that are an edge somewhere on the grid, by any of the rules."""
+    ever = np.any([point.edges.any(axis=0) for point in numbers.points], axis=0)[numbers.kept]
+    return np.flatnonzero(ever).tolist()
+
+
+def widest(numbers: Numbers) -> float:
+    """Association that has the widest line."""
+    sizes = np.abs(numbers.field("association"))[:, drawn(numbers)]
+    return float(sizes.max()) if sizes.size else 1.0
+
+
+def network(numbers: Numbers, names: Sequence[str], query: Sequence[int], layout: Float[np.ndarray, "d 2"]) -> str:
+    """Graph at the start; pairs that are edges elsewhere are there too, switched off.
+
+    Parameters
+    ----------
+    numbers
+        Of the report.
+    names
+        Of all d variables.
+    query
+        Positions of the query variables; all of them for a full matrix.
+    layout
+        Positions of all nodes.
+    """
+    point, blanket, pairs = numbers.selected, len(query) < len(names), drawn(numbers)
+    ends = {k: (int(numbers.first[numbers.kept[k]]), int(numbers.second[numbers.kept[k]])) for k in pairs}
+    shown = sorted({*query, *(node for pair in ends.values() for node in pair)} if blanket else range(len(names)))
+    joined = {node for k in pairs if point.edges[0, numbers.kept[k]] for node in ends[k]}
+    x, y = _place(layout, shown)
+    size = 17 if len(shown) <= 16 else 14 if len(shown) <= 45 else 11
+    top = widest(numbers)
+    lines = []
+    for k in sorted(pairs, key=lambda k: abs(point.values[0, numbers.kept[k]])):
+        value, on = point.values[0, numbers.kept[k]], point.edges[0, numbers.kept[k]]
+        a, b = ends[k]
+        kind = f"edge {'negative' if value < 0 else 'positive'}{'' if on else ' off'}"
+        lines.append(
+            f'<line class="{kind}" data-pair="{k}" x1="{x[a]:.1f}" y1="{y[a]:.1f}" x2="{x[b]:.1f}" y2="{y[b]:.1f}" '
+            f'stroke-width="{1.2 + 8.8 * min(1.0, abs(value) / top):.2f}">'
+            f"<title>{escape(names[a])} – {escape(names[b])}</title></line>"
+        )
+    dots = []
+    for node in shown:
+        alone, inside = node not in joined, blanket and node in query
+        kind = "node" + " query" * inside + " alone" * alone + " off" * (alone and blanket and not inside)
+        name = names[node] if len(names[node]) <= _LONGEST else names[node][: _LONGEST - 1] + "…"
+        anchor, dx, dy = _beside(x[node], 0.6 * size * len(name))
+        dots.append(
+            f'<g class="{kind}" data-node="{node}"><title>{escape(names[node])}</title>'
+            f'<circle cx="{x[node]:.1f}" cy="{y[node]:.1f}" r="{8 if inside or size > 14 else 6}"/>'
+            f'<text x="{x[node] + dx:.1f}" y="{y[node] + dy:.1f}" text-anchor="{anchor}" font-size="{size}">'
+            f"{escape(name)}</text></g>"
+        )
+    label = f"Network of {words.count(len(shown), 'variable')} at {words.condition(numbers, *numbers.start)}"
+    return (
+        f'<svg id="graph" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{label}; the table of edges below '
+        f'says the same in words">{"".join(lines)}{"".join(dots)}</svg>'
+    )
+
+
+def _beside(x: float, length: float) -> tuple[str, float, float]:
+    """Anchor and shift of a label that is so long: away from the middle, but within the frame."""
+    if abs(x - _WIDTH / 2) < 0.04 * _WIDTH:
+        return "middle", 0, -13
+    right = x > _WIDTH / 2
+    if x + 11 + length > _WIDTH:
+        right = False
+    elif x - 11 - length < 0:
+        right = True
+    return ("start", 11, 5) if right else ("end", -11, 5)
+
+
+def _place(layout: Float[np.ndarray, "d 2"], shown: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels of all nodes such that those shown fill the frame."""
+    low, high = layout[shown].min(axis=0), layout[shown].max(axis=0)
+    size = np.where(high - low > 1e-9, high - low, 1.0)
+    unit = np.where(high - low > 1e-9, (layout - low) / size, 0.5)
+    margin = np.array([112, 34])
+    x, y = (margin + unit * (np.array([_WIDTH, _HEIGHT]) - 2 * margin)).T
+    y = _HEIGHT - y
+    # Labels are wide and low: nodes side by side that are nearer than a label move up and down.
+    for _ in range(50):
+        across, down = x[shown][:, None] - x[shown], y[shown][:, None] - y[shown]
+        down = np.where(down == 0, np.sign(np.subtract.outer(shown, shown)) * 1e-3, down)
+        near = (np.abs(across) < 90) & (np.abs(down) < 24) & (down != 0)
+        if not near.any():
+            break
+        y[shown] += np.sum(np.where(near, np.sign(down) * (24 - np.abs(down)) / 4, 0.0), axis=1).clip(-6, 6)
+        y = y.clip(20, _HEIGHT - 14)
+    return x, y
+
+
+# ------------------------------------------------------------------------------------------------- maps over (λ, q)
+def grid_map(numbers: Numbers, cell: Callable[[int, int], tuple[str, str, str]], label: str) -> str:
+    """A rectangle for each point, λ to the right and q upwards.
+
+    Parameters
+    ----------
+    numbers
+        Of the report.
+    cell
+        Class, text and description of the point of the i-th λ and the j-th q.
+    label
+        What a screen reader says.
+    """
+    k, m, (w, h), left = len(numbers.lam), len(numbers.q), _CELL, 54
+    out = []
+    for i in range(k):
+        for j in range(m):
+            kind, text, description = cell(i, j)
+            x, y = left + i * w, (m - 1 - j) * h + 4
+            out.append(
+                f'<g class="cell {kind}" data-i="{i}" data-j="{j}"><title>{escape(description)}</title>'
+                f'<rect x="{x}" y="{y}" width="{w}" height="{h}"/>'
+                f'<text x="{x + w / 2}" y="{y + h / 2 + 4}">{escape(text)}</text></g>'
+            )
+    x, y = left + numbers.start[0] * w, (m - 1 - numbers.start[1]) * h + 4
+    out.append(f'<rect class="cursor" x="{x}" y="{y}" width="{w}" height="{h}"/>')
+    for i, value in enumerate(numbers.lam):
+        out.append(_tick(left + (i + 0.5) * w, m * h + 19, words.number(value), "middle"))
+    for j, value in enumerate(numbers.q):
+        out.append(_tick(left - 6, (m - 0.5 - j) * h + 8, words.number(value), "end"))
+    width, height = left + k * w + 4, m * h + 42
+    out.append(_title(left + k * w / 2, height - 4, "shrinkage λ"))
+    out.append(_title(12, m * h / 2 + 4, "q"))
+    return (
+        f'<svg viewBox="0 0 {width} {height}" style="max-width:{int(1.15 * width)}px" role="img" '
+        f'aria-label="{escape(label)}">{"".join(out)}</svg>'
+    )
+
+
+def _tick(x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text class="tick" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
+
+
+def _title(x: float, y: float, text: str) -> str:
+    return f'<text class="axis-title" x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{text}</text>'
+
+
+# --------------------------------------------------------------------------------------------------------------- curves
+def frame(axis: Float[np.ndarray, " k"], low: float, high: float, logarithmic: bool) -> dict:
+    """Where a curve along an axis is drawn: pixels of the points, range of the values."""
+    at = np.log(axis) if logarithmic else axis
+    share = (at - at[0]) / (at[-1] - at[0])
+    x = _CURVE["left"] + share * (_CURVE["right"] - _CURVE["left"])
+    return {"x": x.round(1).tolist(), "low": low, "high": high, "top": _CURVE["top"], "bottom": _CURVE["bottom"]}
+
+
+def curve(
+    name: str,
+    box: dict,
+    numbers: Numbers,
+    line: Float[np.ndarray, " k"],
+    band: tuple[np.ndarray, np.ndarray] | None = None,
+    *,
+    ylabel: str,
+    label: str,
+) -> str:
+    """A line along λ (along q where λ is one number) with, perhaps, a band around it, and a mark at the start.
+
+    The page's script moves all of them.
+
+    Parameters
+    ----------
+    name
+        Of the element.
+    box
+        From `frame`.
+    numbers
+        Of the report.
+    line, band
+        Values; lower and upper ones.
+    ylabel, label
+        Text beside the axis; what a screen reader says.
+    """
+    low, high, top, bottom = (box[key] for key in ("low", "high", "top", "bottom"))
+    x, along_lam = box["x"], len(numbers.lam) > 1
+    axis, at = (numbers.lam, numbers.start[0]) if along_lam else (numbers.q, numbers.start[1])
+
+    def y(values: np.ndarray) -> np.ndarray:
+        return bottom + (np.clip(values, low, high) - low) / (high - low) * (top - bottom)
+
+    def path(xs: Sequence[float], ys: np.ndarray) -> str:
+        return "M" + "L".join(f"{a} {b:.1f}" for a, b in zip(xs, ys, strict=True))
+
+    out = [f'<line class="axis" x1="{x[0]}" y1="{bottom}" x2="{x[-1]}" y2="{bottom}"/>']
+    out.append(f'<line class="axis" x1="{x[0]}" y1="{top}" x2="{x[0]}" y2="{bottom}"/>')
+    for value in np.linspace(low, high, 5):
+        text = f"{value:.2g}".replace("-", "−") if abs(value) > 1e-9 else "0"
+        out.append(_tick(x[0] - 7, float(y(value)) + 4, text, "end"))
+    last = -np.inf
+    for value, position in zip(axis, x, strict=True):
+        if position - last >= 46:
+            out.append(_tick(position, bottom + 18, words.number(value), "middle"))
+            last = position
+    if low < 0 < high:
+        zero = float(y(np.array(0.0)))
+        out.append(f'<line class="zero" x1="{x[0]}" y1="{zero:.1f}" x2="{x[-1]}" y2="{zero:.1f}"/>')
+    if band is not None:
+        lower, upper = y(band[0]), y(band[1])
+        out.append(f'<path class="band" d="{path([*x, *x[::-1]], np.concatenate([lower, upper[::-1]]))}Z"/>')
+    ys = y(line)
+    out.append(f'<path class="line {"mean" if band is not None else "curve"}" d="{path(x, ys)}"/>')
+    out.append(f'<line class="now" x1="{x[at]}" y1="{top}" x2="{x[at]}" y2="{bottom}"/>')
+    out.append(f'<circle class="now" cx="{x[at]}" cy="{ys[at]:.1f}" r="5"/>')
+    out.append(_title((x[0] + x[-1]) / 2, bottom + 37, "shrinkage λ" if along_lam else "exponent q"))
+    middle = (top + bottom) / 2
+    out.append(
+        f'<text class="axis-title" x="13" y="{middle}" text-anchor="middle" '
+        f'transform="rotate(-90 13 {middle})">{ylabel}</text>'
+    )
+    return (
+        f'<svg id="{name}" viewBox="0 0 520 246" style="max-width:620px" role="img" aria-label="{escape(label)}">'
+        f"{''.join(out)}</svg>"
+    )

@@ -1,0 +1,281 @@
+"""The explorer in a browser: what it shows is what the Python API gives, and names are only names."""
+
+import asyncio
+import json
+import re
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ggmflow import estimator
+from ggmflow.conditions import Choice
+from ggmflow.explorer import make_document, prepare
+from ggmflow.explorer.server import _listen, _stop
+from ggmflow.views import Surface, middle, num_draws_of
+from tests.models import no_training, quick
+
+pytestmark = pytest.mark.filterwarnings("ignore::ggmflow.posterior.PoorFitWarning")
+NAMES = ["<script>alert(1)</script>", "<img src=x onerror=alert(2)>", "$$\\frac{a}{b}$$", "@{row} $x {{x}}", "plain"]
+QUERY = [f"query {k}" for k in range(6)]
+
+
+def fitted(names, n_samples, **parameters):
+    """An untrained flow for a chain of strongly related columns."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_samples, len(names)))
+    for k in range(1, len(names)):
+        X[:, k] += 0.9 * X[:, k - 1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(estimator, "train", no_training)
+        return quick(**parameters).fit(pd.DataFrame(X, columns=names))
+
+
+@pytest.fixture(scope="module")
+def start_server():
+    """Serve what `prepare` gave; stopped at the end."""
+    running = []
+
+    def start(prepared):
+        ready, address = threading.Event(), []
+
+        async def main():
+            server, url = await _listen(lambda doc: make_document(doc, prepared), 0)
+            server.start()
+            stop = asyncio.Event()
+            address.append(url)
+            running.append((asyncio.get_running_loop(), stop, thread))
+            ready.set()
+            await stop.wait()
+            await _stop(server)
+
+        thread = threading.Thread(target=lambda: asyncio.run(main()))
+        thread.start()
+        assert ready.wait(20)
+        return address[0]
+
+    yield start
+    for loop, stop, thread in running:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def small(start_server):
+    """d = 5 with names that would like to be more than names; an evidence surface with a known top."""
+    model = fitted(NAMES, 60)
+    lam, q = np.geomspace(*model.lam_range_, 9), np.linspace(*model.q_range_, 5)
+    surface = Surface(lam, q, -((np.log(lam / lam[4])[:, None]) ** 2) - (q - q[2]) ** 2, Choice(lam[4], q[2], ()))
+    prepared = prepare(model, evidence=False)._replace(surface=surface)
+    return model, start_server(prepared)
+
+
+@pytest.fixture(scope="module")
+def blanket(start_server):
+    """Six query variables among 300."""
+    model = fitted([*QUERY, *(f"gene {k}" for k in range(294))], 80, query=QUERY, temperature=1.0, lam=(2.0, 40.0))
+    return model, start_server(prepare(model, evidence=False))
+
+
+@pytest.fixture
+def page(page):
+    """Any dialog means that a name was executed."""
+    page.on("dialog", lambda dialog: pytest.fail(f"a name was executed: {dialog.message}"))
+    return page
+
+
+def model_of(page, name, what):
+    return page.evaluate(f"Bokeh.documents[0].get_model_by_name({name!r}).{what}")
+
+
+def wait_at_rest(page, model):
+    """Wait until the page is redrawn with all its draws and stays so; the condition shown."""
+    wanted = f"num_draws={num_draws_of(model)})"
+    text = "Bokeh.documents[0]?.get_model_by_name('trust')?.text"
+    known = None
+    while True:
+        page.wait_for_function(f"{text}?.includes({wanted!r})", timeout=60_000)
+        shown = re.search(r"model\.posterior\((.*), num_draws=(\d+)", model_of(page, "trust", "text"))
+        if known is not None and shown[0] == known:
+            lam, q, temperature = [*map(float, shown[1].split(", ")), 1.0][:3]
+            return lam, q, temperature, int(shown[2])
+        known = shown[0]
+        page.wait_for_timeout(700)
+
+
+def listed(page):
+    """The table of the page."""
+    data = page.evaluate(
+        "(() => {const {data} = Bokeh.documents[0].get_model_by_name('pairs').source;"
+        "const entries = data instanceof Map ? [...data] : Object.entries(data);"
+        "return Object.fromEntries(entries.map(([k, v]) => [k, Array.from(v)]))})()"
+    )
+    return pd.DataFrame(data)
+
+
+def check_values(page, model):
+    """Table and headline are those of the posterior at the condition shown."""
+    lam, q, temperature, num_draws = wait_at_rest(page, model)
+    post = model.posterior(lam, q, temperature, num_draws=num_draws)
+    table = post.summary()
+    table = table[table["edge"]].set_index(["row", "column"])
+    shown = listed(page).set_index(["row", "column"]).loc[table.index]
+    lower, upper = post.association_interval(0.9)
+    column = {name: k for k, name in enumerate(post.names)}
+    row = {post.names[k]: a for a, k in enumerate(post.query)}
+    at = ([row[a] for a, _ in table.index], [column[b] for _, b in table.index])
+    np.testing.assert_allclose(shown["association"], table["association"], atol=1e-9)
+    np.testing.assert_allclose(shown["p_positive"], table["p_positive"], atol=1e-9)
+    np.testing.assert_allclose(shown["lower"], lower[at], atol=1e-9)
+    np.testing.assert_allclose(shown["upper"], upper[at], atol=1e-9)
+    np.testing.assert_allclose(shown["shown"], post.select_edges().probability[at], atol=1e-9)
+    assert model_of(page, "state", "text").startswith(f"<h2>{len(table)} edge")
+    # What stands in the cells is what is in the source; rows of the grid are in any order.
+    rows = [row.locator(".slick-cell").all_text_contents() for row in page.locator(".slick-row").all()]
+    for _, line in listed(page).iloc[:5].iterrows():
+        assert [line["row"], line["column"], f"{line['association']:+.2f}"] in [row[:3] for row in rows]
+
+
+def wait_for_change(page, text):
+    """Wait until the condition shown is another one."""
+    page.wait_for_function(f"Bokeh.documents[0].get_model_by_name('trust').text != {json.dumps(text)}", timeout=60_000)
+
+
+def press(page, handle, key, times):
+    page.locator(".noUi-handle").nth(handle).focus()
+    for _ in range(times):
+        page.keyboard.press(key)
+
+
+def test_values_are_those_of_the_posterior_and_sliders_change_the_graph(small, page):
+    model, address = small
+    page.goto(address)
+    check_values(page, model)
+    assert wait_at_rest(page, model)[:2] == pytest.approx(middle(model)[:2], rel=1e-3)
+    picture = page.screenshot()
+    before = model_of(page, "trust", "text")
+    press(page, 0, "End", 1)
+    wait_for_change(page, before)
+    assert wait_at_rest(page, model)[0] == model.lam_range_[1]
+    check_values(page, model)
+    assert page.screenshot() != picture
+    press(page, 1, "ArrowLeft", 7)
+    press(page, 2, "Home", 1)
+    page.wait_for_function("Bokeh.documents[0].get_model_by_name('trust').text.includes(', 0.01, num')", timeout=60_000)
+    _, q, temperature, _ = wait_at_rest(page, model)
+    assert q < middle(model)[1] and temperature == model.temperature_range_[0]
+    check_values(page, model)
+
+
+def test_the_ring_can_be_dragged(small, page):
+    model, address = small
+    page.goto(address)
+    wait_at_rest(page, model)
+    box = page.evaluate(
+        "(() => {const m = Bokeh.documents[0].get_model_by_name('plane'); const v = Bokeh.index.find_one(m);"
+        "const {x, y} = v.el.getBoundingClientRect(); const {left, top, width, height} = v.frame.bbox;"
+        "return [x + left, y + top, width, height]})()"
+    )
+    x, y, width, height = box
+    before = model_of(page, "trust", "text")
+    page.mouse.move(x + width / 2, y + height / 2)
+    page.mouse.down()
+    page.mouse.move(x + 0.6 * width, y + 0.4 * height, steps=4)
+    page.mouse.move(x + 0.8 * width, y + 0.2 * height, steps=8)
+    page.mouse.up()
+    wait_for_change(page, before)
+    lam, q, *_ = wait_at_rest(page, model)
+    low, high = np.log(model.lam_range_)
+    assert np.log(lam) == pytest.approx(low + (0.8 * 1.1 - 0.05) * (high - low), abs=0.1)
+    assert q == pytest.approx(0.25 + 0.8 * 1.14 - 0.07, abs=0.05)
+    check_values(page, model)
+    before = model_of(page, "trust", "text")
+    page.get_by_text("Go to the highest evidence").click()
+    wait_for_change(page, before)
+    assert wait_at_rest(page, model)[:2] == pytest.approx(middle(model)[:2], rel=1e-3)
+
+
+def test_names_are_only_names(small, page):
+    """In labels, tooltips, table, search and headings."""
+    model, address = small
+    page.goto(address)
+    wait_at_rest(page, model)
+    assert page.locator("script", has_text="alert(1)").count() == 0
+    assert page.locator("img[src=x]").count() == 0 and page.locator("mjx-container").count() == 0
+    cells = page.locator(".slick-cell").all_text_contents()
+    assert any(name in cells for name in NAMES[:2])
+    # Tooltips of all nodes.
+    nodes = page.evaluate(
+        "(() => {const v = Bokeh.index.find_one(Bokeh.documents[0].get_model_by_name('network'));"
+        "const {x, y} = v.el.getBoundingClientRect(); const f = v.frame;"
+        "const d = v.model.renderers.map((r) => r.data_source.data).find((d) => d.name != null || d.get?.('name'));"
+        "const get = (k) => Array.from(d.get?.(k) ?? d[k]);"
+        "const [X, Y] = [get('x').map((a) => x + f.x_scale.compute(a)), get('y').map((a) => y + f.y_scale.compute(a))];"
+        "return get('name').map((n, k) => [n, X[k], Y[k]])})()"
+    )
+    assert sorted(name for name, *_ in nodes) == sorted(NAMES)
+    for name, x, y in nodes:
+        page.mouse.move(x, y)
+        page.wait_for_timeout(150)
+        assert name in " ".join(page.locator(".bk-Tooltip, .bk-tooltip-content, [class*=tooltip]").all_text_contents())
+        page.mouse.click(x, y)
+        page.wait_for_timeout(300)
+        assert name in page.locator("h2, .faint").all_text_contents() or any(
+            name in text for text in page.locator("h2, .faint").all_text_contents()
+        )
+    page.locator("input[type=text]").first.press_sequentially("alert(2)")
+    assert NAMES[1] in page.locator(".bk-menu").all_text_contents()
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(300)
+    assert page.locator("img[src=x]").count() == 0 and page.locator("mjx-container").count() == 0
+
+
+@pytest.mark.parametrize("button, name", [("Graph (GraphML)", "graph.graphml"), ("Table (CSV)", "pairs.csv")])
+def test_downloads(small, page, tmp_path, button, name):
+    import networkx as nx
+
+    model, address = small
+    page.goto(address)
+    lam, q, _, num_draws = wait_at_rest(page, model)
+    with page.expect_download() as download:
+        page.get_by_text(button).click()
+    assert download.value.suggested_filename == name
+    download.value.save_as(tmp_path / name)
+    post = model.posterior(lam, q, num_draws=num_draws)
+    if name.endswith("csv"):
+        table = pd.read_csv(tmp_path / name)
+        np.testing.assert_allclose(table["association"], post.association()[np.triu_indices(5, 1)])
+    else:
+        graph, expected = nx.read_graphml(tmp_path / name), post.to_networkx()
+        assert set(map(frozenset, graph.edges)) == set(map(frozenset, expected.edges))
+        for a, b, weight in expected.edges(data="weight"):
+            assert graph.edges[a, b]["weight"] == pytest.approx(weight)
+
+
+def test_download_of_the_figure(small, page, tmp_path):
+    _, address = small
+    page.goto(address)
+    wait_at_rest(page, small[0])
+    with page.expect_download() as download:
+        page.get_by_text("Figure (SVG)").click()
+    download.value.save_as(tmp_path / "network.svg")
+    text = (tmp_path / "network.svg").read_text(encoding="utf-8")
+    assert text.startswith("<svg") and "plain" in text and "<script>alert" not in text
+
+
+def test_query_block_shows_connected_variables_and_finds_others(blanket, page):
+    model, address = blanket
+    page.goto(address)
+    check_values(page, model)
+    data = "Bokeh.documents[0].get_model_by_name('network').renderers.map((r) => r.data_source.data)"
+    shown = f"Array.from({data}.map((d) => d.get?.('name') ?? d.name).find((n) => n != null))"
+    names = page.evaluate(shown)
+    edges = listed(page)
+    assert set(names) == set(QUERY) | set(edges["row"]) | set(edges["column"])
+    assert len(names) < 300
+    hidden = next(f"gene {k}" for k in range(293, 0, -1) if f"gene {k}" not in names)
+    page.locator("input[type=text]").first.press_sequentially(hidden)
+    page.keyboard.press("Enter")
+    page.wait_for_function(f"{shown}.includes({hidden!r})")
+    assert hidden in model_of(page, "chosen", "text") and hidden in model_of(page, "clicked", "text")

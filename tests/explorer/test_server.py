@@ -1,0 +1,91 @@
+"""The server: its port, its origin, its end."""
+
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.ioloop import IOLoop
+from tornado.websocket import websocket_connect
+
+from ggmflow.explorer import serve, server
+from tests.models import TABLE, quick
+
+
+def test_a_port_in_use_is_an_error_before_anything_is_computed(monkeypatch):
+    monkeypatch.setattr(server, "prepare", lambda *args, **kwargs: pytest.fail("it was prepared"))
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        port = used.getsockname()[1]
+        with pytest.raises(OSError, match=f"cannot use port {port}: another program uses it; choose another"):
+            serve(None, port=port, open_browser=False)
+
+
+def test_a_port_that_is_none():
+    with pytest.raises(ValueError, match="port must be a number from 0 to 65535, got 70000"):
+        serve(None, port=70000, open_browser=False)
+
+
+@pytest.mark.parametrize(
+    "origin, accepted", [(None, True), ("http://evil.example", False), ("http://localhost:1", False)]
+)
+def test_websockets_of_other_pages_are_refused(origin, accepted):
+    async def connect():
+        running, address = await server._listen(lambda doc: None, 0)
+        running.start()
+        try:
+            url = f"{address.replace('http', 'ws')}ws"
+            own = address.rstrip("/") if origin is None else origin
+            # A page's own script brings a session's token; without one the connection ends only after the origin check.
+            request = HTTPRequest(url, headers={"Origin": own})
+            connection = await websocket_connect(request, subprotocols=["bokeh", _token(running)])
+            connection.close()
+        finally:
+            await server._stop(running)
+
+    if accepted:
+        IOLoop().run_sync(connect, timeout=20)
+    else:
+        with pytest.raises(HTTPClientError, match="403"):
+            IOLoop().run_sync(connect, timeout=20)
+
+
+def _token(running):
+    from bokeh.util.token import generate_jwt_token, generate_session_id
+
+    return generate_jwt_token(generate_session_id())
+
+
+def test_it_listens_on_this_machine_only():
+    async def addresses():
+        running, _ = await server._listen(lambda doc: None, 0)
+        found = [each.getsockname()[0] for each in running._http._sockets.values()]
+        await server._stop(running)
+        return found
+
+    assert set(IOLoop().run_sync(addresses)) <= {"127.0.0.1", "::1"}
+
+
+def test_ctrl_c_ends_it_cleanly(tmp_path, untrained):
+    quick().fit(TABLE).save(tmp_path / "m.ggmflow")
+    code = f"""
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+import ggmflow as gf
+from ggmflow.explorer import serve
+model = gf.GraphicalFlow.load({str(tmp_path / "m.ggmflow")!r})
+serve(model, port=0, open_browser=False, evidence=False, on_ready=lambda address: print(address, flush=True))
+print("ended", flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline().startswith("http://localhost:")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert out == "ended\n" and process.returncode == 0, err
+    assert "Traceback" not in err
+
+
+def test_explore_outside_a_notebook_says_where_to_go(untrained):
+    with pytest.raises(RuntimeError, match=r"explorer\.serve"):
+        quick().fit(TABLE).explore()
