@@ -16,7 +16,7 @@ OPTIONS = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # Playwright keeps an event loop running, in which no other could run
 def browser():
     """A running Chromium; `browser.new_page(viewport=...)` opens a page."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="browser tests need: pip install playwright")

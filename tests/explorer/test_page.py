@@ -278,4 +278,5 @@ def test_query_block_shows_connected_variables_and_finds_others(blanket, page):
     page.locator("input[type=text]").first.press_sequentially(hidden)
     page.keyboard.press("Enter")
     page.wait_for_function(f"{shown}.includes({hidden!r})")
-    assert hidden in model_of(page, "chosen", "text") and hidden in model_of(page, "clicked", "text")
+    for text in ("chosen", "clicked"):
+        page.wait_for_function(f"Bokeh.documents[0].get_model_by_name({text!r}).text.includes({hidden!r})")

@@ -6,11 +6,13 @@ import subprocess
 import sys
 
 import pytest
+from bokeh.document import Document
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.ioloop import IOLoop
 from tornado.websocket import websocket_connect
 
-from ggmflow.explorer import serve, server
+from ggmflow.explorer import prepare, serve, server
+from ggmflow.explorer.session import Session
 from tests.models import TABLE, quick
 
 
@@ -89,3 +91,14 @@ print("ended", flush=True)
 def test_explore_outside_a_notebook_says_where_to_go(untrained):
     with pytest.raises(RuntimeError, match=r"explorer\.serve"):
         quick().fit(TABLE).explore()
+
+
+@pytest.mark.filterwarnings("ignore::ggmflow.posterior.PoorFitWarning")
+@pytest.mark.parametrize("more", [{"architecture": "paper", "temperature": (0.3, 1.0)}, {"lam": 2.0, "q": 1.0}])
+def test_two_temperatures_and_ranges_that_are_points(untrained, more):
+    page = Session(Document(), prepare(quick(**more).fit(TABLE), evidence=False))
+    page.temperature.value = page.temperature.start + 0.1 * (page.temperature.end - page.temperature.start)
+    page.redraw()
+    lam, q, temperature = page.condition
+    assert temperature == (0.3 if "architecture" in more else page.seen.temperature)
+    assert (lam, q) == (2.0, 1.0 if "q" in more else 0.75)

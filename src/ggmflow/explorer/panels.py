@@ -28,7 +28,7 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 from jaxtyping import Float, Int
-from scipy.interpolate import RectBivariateSpline
+from scipy.interpolate import pchip_interpolate
 
 from ggmflow.views import Density, Surface, View
 
@@ -194,8 +194,9 @@ class Plane:
         plot.grid.visible = False
         if surface is not None and min(surface.log_evidence.shape) > 3:
             x, y = np.linspace(*np.log([lam_low, lam_high]), 61), np.linspace(q_low, q_high, 41)
-            spline = RectBivariateSpline(np.log(surface.lam), surface.q, surface.log_evidence)
-            values = spline(x, y)
+            # Interpolation that keeps maxima where they are: the star has to stand at the top.
+            values = pchip_interpolate(np.log(surface.lam), surface.log_evidence, x, axis=0)
+            values = pchip_interpolate(surface.q, values, y, axis=1)
             below = (values - values.max()).T
             levels = [-drop for drop in reversed(_DROPS)]
             plot.contour(

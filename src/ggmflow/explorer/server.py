@@ -77,16 +77,16 @@ async def _listen(make: Callable[[Document], None], port: int) -> tuple[Server, 
     """A server that has its port but does not answer yet."""
     if not 0 <= port < 2**16:
         raise ValueError(f"port must be a number from 0 to {2**16 - 1}, got {port}")
-    if port == 0:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-    options: dict[str, Any] = {"address": "localhost", "port": port}
-    options["allow_websocket_origin"] = [f"{host}:{port}" for host in ("localhost", "127.0.0.1")]
     try:
-        server = Server({"/": Application(FunctionHandler(make))}, **options)
+        # Bokeh would leave a socket open where this fails; and of port 0 it must be known which one it is.
+        with socket.create_server(("127.0.0.1", port)) as free:
+            port = free.getsockname()[1]
     except OSError as error:
         why = "another program uses it" if error.errno == errno.EADDRINUSE else error.strerror
         raise OSError(error.errno, f"cannot use port {port}: {why}; choose another one") from None
+    own = [f"{host}:{port}" for host in ("localhost", "127.0.0.1")]
+    options: dict[str, Any] = {"address": "localhost", "port": port, "allow_websocket_origin": own}
+    server = Server({"/": Application(FunctionHandler(make))}, **options)
     return server, f"http://localhost:{port}/"
 
 

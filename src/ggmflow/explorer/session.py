@@ -141,6 +141,8 @@ class Session:
 
         ranges = (self.model.lam_range_, self.model.q_range_, self.model.temperature_range_)
         self.lam, self.q, self.temperature = map(_slider, _TITLES, ranges, prepared.start, (True, False, True))
+        if self.model._snapshots and not self.temperature.disabled:
+            self.temperature.step = self.temperature.end - self.temperature.start
         self.rule = Select(
             options=list(RULES),
             value=next(iter(RULES)),
@@ -263,6 +265,8 @@ class Session:
     def condition(self) -> tuple[float, float, float]:
         """λ, q and T of the sliders, as they are shown."""
         lam, T = (_rounded(10.0 ** float(s.value), s.tags[0]) for s in (self.lam, self.temperature))
+        if known := self.model._snapshots:  # the published architecture knows two temperatures
+            T = min(known, key=lambda each: abs(np.log(each / T)))
         low, high = self.model.q_range_
         return lam, float(np.clip(round(float(self.q.value), 3), low, high)), T
 
