@@ -123,6 +123,12 @@ def test_grid_runs_through_the_selected_point(small):
     assert any("most probable" in text for text in words.selection(numbers))
 
 
+def test_given_grid_starts_at_its_best_point(small):
+    _, numbers = small
+    assert not numbers.starts_at_choice and numbers.below_best()[numbers.start] == 0
+    assert any("not on the grid" in text for text in words.selection(numbers))
+
+
 def test_island_holds_the_numbers_with_four_digits(small):
     model, numbers = small
     text = render(model, numbers, "table.csv")
@@ -246,6 +252,7 @@ def test_words():
     assert words.evidence(-50.0).endswith("more than 10 000 times less probable")
     assert [words.step(value) for value in (0.0, -2.0, -4.0, -6.0, -60.0, np.nan)] == [0, 1, 2, 3, 4, 4]
     assert [words.percent(value) for value in (0, 0.001, 0.5, 0.999, 1)] == ["0 %", "<1 %", "50 %", ">99 %", "100 %"]
+    assert [words.number(value) for value in (0.12345, 1.0, 1234.5)] == ["0.123", "1", "1230"]
     assert words.signed(-0.123) == "−0.12" and words.count(1, "edge") == "1 edge"
 
 

@@ -56,7 +56,7 @@ def network(numbers: Numbers, names: Sequence[str], query: Sequence[int], layout
     shown = sorted({*query, *(node for pair in ends.values() for node in pair)} if blanket else range(len(names)))
     joined = {node for k in pairs if point.edges[0, numbers.kept[k]] for node in ends[k]}
     x, y = _place(layout, shown)
-    size = 17 if len(shown) <= 16 else 14 if len(shown) <= 45 else 11
+    size = 17 if len(shown) <= 16 else 14 if len(shown) <= 45 else 12.5
     top = widest(numbers)
     lines = []
     for k in sorted(pairs, key=lambda k: abs(point.values[0, numbers.kept[k]])):

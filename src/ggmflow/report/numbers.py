@@ -68,7 +68,7 @@ class Numbers(NamedTuple):
     lam : (k,) array
     q : (l,) array
     start : (int, int)
-        Positions of the selected λ and q, or of the middle.
+        Positions of the selected λ and q; where they are not on the grid, of its best point or its middle.
     temperature, num_draws
         Of every posterior.
     points : list of Point
@@ -107,6 +107,14 @@ class Numbers(NamedTuple):
     def khat_limit(self) -> float:
         """What k̂ must stay below."""
         return khat_limit(self.num_draws)
+
+    @property
+    def starts_at_choice(self) -> bool:
+        """Whether that is the λ and q of highest evidence, which need not be on a grid that was given."""
+        if self.choice is None:
+            return False
+        at = self.lam[self.start[0]], self.q[self.start[1]]
+        return bool(np.allclose(at, (self.choice.lam, self.choice.q)))
 
     def at(self, i: int, j: int) -> Point:
         """The point of the i-th λ and the j-th q."""
@@ -155,15 +163,12 @@ def collect(model: GraphicalFlow, lam: ArrayLike | None = None, q: ArrayLike | N
                 points.append(point)
                 report()
     assert seen is not None  # a grid has a point
-    start = [
-        len(axis) // 2 if at is None else int(np.argmin(np.abs(np.log(axis / at))))
-        for axis, at in ((lams, choice and choice.lam), (qs, choice and choice.q))
-    ]
+    start = _start(lams, qs, choice, np.array([point.evidence for point in points]))
     i, j = seen.pairs["i"].to_numpy(), seen.pairs["j"].to_numpy()
     return Numbers(
         lam=lams,
         q=qs,
-        start=(start[0], start[1]),
+        start=start,
         temperature=ranges.warmest,
         num_draws=num_draws,
         points=points,
@@ -209,6 +214,18 @@ def _through(axis: Float[np.ndarray, " k"], at: float) -> Float[np.ndarray, " k"
     if nearest in (0, axis.size - 1):
         return np.sort(np.append(axis, at))
     return np.where(np.arange(axis.size) == nearest, at, axis)
+
+
+def _start(lams: np.ndarray, qs: np.ndarray, choice: Choice | None, evidence: np.ndarray) -> tuple[int, int]:
+    """Where the page starts: at the choice; if the grid lacks it, at its highest evidence; else in the middle."""
+    if choice is not None:
+        i, j = (int(np.argmin(np.abs(np.log(axis / at)))) for axis, at in ((lams, choice.lam), (qs, choice.q)))
+        if np.isclose(lams[i], choice.lam) and np.isclose(qs[j], choice.q):
+            return i, j
+        if np.isfinite(evidence).any():
+            best = int(np.nanargmax(np.where(np.isfinite(evidence), evidence, np.nan)))
+            return best // len(qs), best % len(qs)
+    return len(lams) // 2, len(qs) // 2
 
 
 def _look(model: GraphicalFlow, lam: float, q: float, num_draws: int, evidence: bool) -> tuple[views.View, Point]:

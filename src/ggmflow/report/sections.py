@@ -61,6 +61,8 @@ def _cards(numbers: Numbers, names: tuple[str, ...]) -> str:
         chosen = "The middle of the grid: there is no evidence to choose by."
     elif numbers.below_best() is None:
         chosen = "Given by whoever fitted the model."
+    elif not numbers.starts_at_choice:
+        chosen = "Where the evidence, the probability of the data, is highest among the values shown here."
     elif numbers.choice.at_ends:
         chosen = "Where the evidence is highest, but at an end of the fitted range: read the caution below."
     else:
@@ -95,7 +97,7 @@ def _controls(numbers: Numbers) -> str:
         f'<div><label for="rule">What is an edge</label><select id="rule" autocomplete="off">{options}</select></div>'
     )
     hidden = " hidden" if len(numbers.points) == 1 else ""
-    back = "Back to the selected point" if numbers.choice is not None else "Back to the start"
+    back = "Back to the selected point" if numbers.starts_at_choice else "Back to the start"
     out.append(f'<button type="button" id="home"{hidden}>{back}</button>')
     return "\n".join(out)
 
@@ -138,7 +140,8 @@ def _surface(numbers: Numbers) -> str:
     def cell(i: int, j: int) -> tuple[str, str, str]:
         value = float(below[i, j])
         best = value > -0.005
-        text = "★" if best else f"−{-value:.{int(value > -9.95)}f}" if np.isfinite(value) else ""
+        text = "★" if best else f"−{-value:.{int(value > -9.95)}f}" if value > -999.5 else "≪"
+        text = text if np.isfinite(value) else "?"
         return (
             f"e{words.step(value)}{' best' if best else ''}",
             text,

@@ -16,8 +16,8 @@ STEPS = {-1.0: "as good as the best", -3.0: "up to 20 times less probable", -5.0
 
 
 def number(value: float) -> str:
-    """Three digits."""
-    return f"{value:.3g}"
+    """Three digits, and no exponent for λ in the thousands."""
+    return f"{float(f'{value:.3g}'):g}"
 
 
 def signed(value: float, decimals: int = 2) -> str:
@@ -65,7 +65,7 @@ def evidence(below: float) -> str:
         return "not known"
     if below > -0.005:
         return "the highest of this grid"
-    return f"{-below:.2f} below the best: the data are {_times(-below)} less probable"
+    return f"{-below:.{2 if below > -100 else 0}f} below the best: the data are {_times(-below)} less probable"
 
 
 def _times(log_factor: float) -> str:
@@ -102,7 +102,9 @@ def selection(numbers: Numbers) -> list[str]:
             f"Caution: the evidence is highest at {' and '.join(choice.at_ends).replace('lam', 'λ')}, so the best "
             "value may lie beyond. Fit again with a range that goes further there."
         )
-    if (gap := float(below[numbers.start])) < -0.005:
+    if not numbers.starts_at_choice:
+        out.append(f"That point is not on the grid of this page, which starts at the best point that is, {start}.")
+    elif (gap := float(below[numbers.start])) < -0.005:
         best = np.unravel_index(int(np.nanargmax(below)), below.shape)
         out.append(
             f"The choice was made on a coarser grid than the one of this page, whose best point is "
