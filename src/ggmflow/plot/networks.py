@@ -23,6 +23,7 @@ from ggmflow.precision import partial_correlation
 _QUERY = "#fff3bf"  # behind the names of query variables, whose frame is thicker too
 _FEW = 40  # up to so many variables, those without an edge are drawn
 _CIRCLE = 12  # up to so many variables, a circle is clearer than anything else
+_STRETCH = 1.8  # at most, of the shorter side of a graph
 _FAR = 2.0  # length of a link that is no edge, beside 1 for an edge
 
 
@@ -196,6 +197,9 @@ def _place(joined: Bool[np.ndarray, "d d"], strength: Float[np.ndarray, "d d"]) 
     found = nx.kamada_kawai_layout(graph, dist=table, pos=dict(enumerate(start)))
     place = np.array([found[k] for k in range(len(core))])
     place -= (place.max(axis=0) + place.min(axis=0)) / 2
+    spread = np.ptp(place, axis=0)
+    # Else a long graph leaves most of the page empty.
+    place *= np.minimum(spread.max() / np.maximum(spread, 1e-9), _STRETCH)
     rest = np.setdiff1d(np.arange(len(joined)), core)
     reach = np.linalg.norm(place, axis=1).max() * (1.2 if rest.size else 1.0)
     out[core] = place / reach
