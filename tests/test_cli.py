@@ -153,6 +153,7 @@ BAD_OPTIONS = {
     "cold": (["--temperature", "0.01,0.5"], "--temperature must reach 1"),
     "wrong delimiter": (["--delimiter", ";"], "separated by commas, not semicolons: .*--delimiter ','"),
     "long delimiter": (["--delimiter", "::"], "one character"),
+    "seed": (["--seed", "4294967296"], "--seed must be below"),
     "both": (["--resume", "--force"], "give one of them"),
 }
 

@@ -92,9 +92,10 @@ def fit(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory of the run.")] = Path("run"),
     delimiter: Annotated[
-        str, typer.Option(help="What separates fields: one character, or 'tab'.", rich_help_panel=_DATA)
+        str,
+        typer.Option(metavar="SIGN", help="Between fields: one character, or 'tab'.", rich_help_panel=_DATA),
     ] = ",",
-    decimal: Annotated[str, typer.Option(help="What separates decimals.", rich_help_panel=_DATA)] = ".",
+    decimal: Annotated[str, typer.Option(metavar="SIGN", help="Before decimals.", rich_help_panel=_DATA)] = ".",
     missing: Annotated[
         Literal["error", "drop", "em"],
         typer.Option(help="Missing values: refuse, drop their rows, or estimate by EM.", rich_help_panel=_DATA),
@@ -103,7 +104,9 @@ def fit(
         Literal["nonparanormal"] | None,
         typer.Option(help="Use normal scores: for skewed or ordinal columns.", rich_help_panel=_DATA),
     ] = None,
-    standardize: Annotated[bool, typer.Option(help="Scale columns to unit variance.", rich_help_panel=_DATA)] = True,
+    keep_scale: Annotated[
+        bool, typer.Option("--no-standardize", help="Keep the units of the data.", rich_help_panel=_DATA)
+    ] = False,
     query: Annotated[
         str | None,
         typer.Option(
@@ -129,7 +132,7 @@ def fit(
             min=1, help="Training steps; default: by number of variables.", rich_help_panel=_MODEL, show_default=False
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.", rich_help_panel=_MODEL)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.", rich_help_panel=_MODEL)] = 0,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an interrupted fit.", rich_help_panel=_RUN)
     ] = False,
@@ -139,12 +142,14 @@ def fit(
     """Fit one flow to a table: the posterior for every λ and q of their ranges, in one go."""
     if resume and force:
         _stop("--resume goes on with a fit and --force begins anew: give one of them")
+    if seed >= 2**32:
+        _stop(f"--seed must be below 2^32, got {seed}")
     names = None if query is None else [name.strip() for name in next(csv.reader([query], skipinitialspace=True), [])]
     ranges = {"lam": _range("lam", lam), "q": _range("q", q), "temperature": _range("temperature", temperature)}
     model = GraphicalFlow(
         **ranges,
         query=names,
-        standardize=standardize,
+        standardize=not keep_scale,
         transform=transform,
         missing=missing,
         steps=steps,
@@ -153,7 +158,7 @@ def fit(
     signs = {"delimiter": {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter), "decimal": decimal}
     with _notes() as notes:
         with _mistakes(ValueError, TypeError, OSError):
-            scatter = Scatter.from_data(data, standardize=standardize, transform=transform, missing=missing, **signs)
+            scatter = Scatter.from_data(data, standardize=not keep_scale, transform=transform, missing=missing, **signs)
             _check(find_ranges(**ranges, scatter=scatter))
             if names is not None:
                 scatter.index(names)
@@ -353,7 +358,7 @@ def _command(context: typer.Context) -> str:
         if parameter.param_type_name == "argument":
             words.append(shlex.quote(str(value)))
         elif isinstance(value, bool):
-            words.append(parameter.opts[0] if value else parameter.secondary_opts[0])
+            words.append(parameter.opts[0])  # flags have no opposite here
         else:
             words += [parameter.opts[0], shlex.quote(str(value))]
     return " ".join(words)
@@ -482,7 +487,7 @@ def _edge_table(edges: pd.DataFrame, level: float, title: str) -> Table:
     table.add_column("pair", overflow="fold")
     table.add_column("association" if outside else "partial correlation", justify="right")
     table.add_column(f"{100 * level:g} % interval", justify="right", no_wrap=True)
-    table.add_column("P(|·| > 0.1)", justify="right", no_wrap=True)
+    table.add_column("P(size > 0.1)", justify="right", no_wrap=True)
     if outside:
         table.caption = "* the second variable is outside the query: weight in a regression of the first on all others"
     for edge in records(edges):
