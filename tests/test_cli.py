@@ -370,7 +370,7 @@ def test_report_is_written_whole(fitted, tmp_path, stand_in):
     result = run(app, ["report", str(fitted[0]), "-o", str(path), "--lam", "2", "--q", "1"])
     assert result.exit_code == 0, result.output
     assert result.stdout == f"Written: {path}\n" and path.read_text() == "<html>"
-    assert asked == {"names": tuple("abcd"), "data_name": "table.csv", "lam": pytest.approx(2.0), "q": 1.0}
+    assert asked == {"names": tuple("abcd"), "data_name": "table.csv", "lam": 2.0, "q": 1.0}
 
     def half(model, path, **options):
         Path(path).write_text("<ht")

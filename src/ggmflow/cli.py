@@ -27,7 +27,7 @@ from ggmflow import __version__
 from ggmflow.conditions import Ranges, find_ranges
 from ggmflow.data import Scatter
 from ggmflow.demo import FIGURES, run_demo
-from ggmflow.estimator import GraphicalFlow
+from ggmflow.estimator import GraphicalFlow, RangeWarning
 from ggmflow.export import FORMATS, describe, edge_table, entry_table, export, records, strongest
 from ggmflow.io import replacing
 from ggmflow.posterior import PoorFitWarning, Posterior
@@ -202,7 +202,7 @@ def summary(
     as_json: AsJson = False,
 ) -> None:
     """What was found: chosen λ and q, how far to trust it, and the strongest edges."""
-    record, post = _open(run, lam, q, level)
+    record, _, post = _open(run, lam, q, level)
     with _notes() as notes:
         table = entry_table(post, level)
     _tell(notes)
@@ -223,12 +223,12 @@ def report(
     q: Q = None,
 ) -> None:
     """Write one HTML page with sliders that needs no network: to read and to share."""
-    record, post = _open(run, lam, q)
-    path, model = run / REPORT if output is None else output, load_run(run)
+    record, model, _ = _open(run, lam, q)
+    path = run / REPORT if output is None else output
     writer = importlib.import_module("ggmflow.report")  # only now: drawing libraries take a second to load
     # A page of several megabytes is made: fail before the work, not after it.
     with _notes() as notes, _mistakes(OSError), replacing(path) as temporary:
-        writer.write_report(model, temporary, data_name=_data_name(record), lam=post.lam, q=post.q)
+        writer.write_report(model, temporary, data_name=_data_name(record), lam=lam, q=q)
     _tell(notes)
     _print_written(path)
 
@@ -288,7 +288,7 @@ def export_(
     level: Level = 0.9,
 ) -> None:
     """Write graph, table or draws for other programs."""
-    _, post = _open(run, lam, q, level)
+    _, _, post = _open(run, lam, q, level)
     path = run / FORMATS[format][0] if output is None else output
     with _notes() as notes, _mistakes(ImportError, ValueError, OSError):
         export(post, path, format, level=level)
@@ -333,14 +333,16 @@ def _check(ranges: Ranges) -> None:
         raise ValueError("--temperature must reach 1, where the posterior is: for instance 0.01,1")
 
 
-def _open(run: Path, lam: float | None, q: float | None, level: float = 0.9) -> tuple[dict[str, Any], Posterior]:
-    """The record of a run and its posterior at the condition asked for."""
+def _open(
+    run: Path, lam: float | None, q: float | None, level: float = 0.9
+) -> tuple[dict[str, Any], GraphicalFlow, Posterior]:
+    """The record of a run, its model, and the posterior at the condition asked for."""
     if not 0 < level < 1:
         _stop(f"--level must lie between 0 and 1, such as 0.9; got {level:g}")
     with _mistakes(RunError, OSError):
         record, model = read_record(run), load_run(run)
     with _mistakes(ValueError):  # outside the fitted ranges; nothing is drawn yet
-        return record, model.posterior(lam, q)
+        return record, model, model.posterior(lam, q)
 
 
 def _data_name(record: dict[str, Any]) -> str:
@@ -407,7 +409,7 @@ def _notes() -> Iterator[list[str]]:
         finally:
             for warning in caught:
                 told = issubclass(warning.category, UserWarning | RuntimeWarning)
-                if told and not issubclass(warning.category, PoorFitWarning):
+                if told and not issubclass(warning.category, PoorFitWarning | RangeWarning):
                     notes.append(str(warning.message))
 
 
