@@ -317,6 +317,20 @@ def test_shapes_and_symmetry(full, blanket):
     assert blanket.log_prob(blanket.sample(3, 0)).shape == (3,)
 
 
+def test_association_interval_is_that_of_its_draws(full, blanket):
+    for post in (full, blanket):
+        lower, upper = post.association_interval(0.8, weighted=False)
+        rows, query = post._matrix(post._sample.values.T), post.query  # the draws behind the estimates
+        own = rows[:, np.arange(len(query)), query]
+        other = own[:, :, None].repeat(len(post.names), axis=2)  # ω_ii where ω_jj is not known
+        other[:, :, query] = own[:, None, :]
+        draws = -rows / np.sqrt(own[:, :, None] * other)
+        expected = np.quantile(draws, [0.1, 0.9], axis=0, method="hazen")
+        off = np.arange(len(post.names)) != query[:, None]
+        np.testing.assert_allclose(np.stack([lower, upper])[:, off], expected[:, off])
+        assert np.all(lower[~off] == 1) and np.all(upper[~off] == 1)
+
+
 def test_association_in_a_blanket(blanket):
     """Partial correlation between query variables, regression weight −ω_ij/ω_ii on the other columns."""
     draws, w = blanket._matrix(blanket._sample.values.T), blanket._weights.values

@@ -27,7 +27,7 @@ from ggmflow import __version__
 from ggmflow.conditions import Ranges, find_ranges
 from ggmflow.data import Scatter
 from ggmflow.demo import FIGURES, run_demo
-from ggmflow.estimator import GraphicalFlow
+from ggmflow.estimator import GraphicalFlow, RangeWarning
 from ggmflow.export import FORMATS, describe, edge_table, entry_table, export, records, strongest
 from ggmflow.io import replacing
 from ggmflow.posterior import PoorFitWarning, Posterior
@@ -92,9 +92,10 @@ def fit(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory of the run.")] = Path("run"),
     delimiter: Annotated[
-        str, typer.Option(help="What separates fields: one character, or 'tab'.", rich_help_panel=_DATA)
+        str,
+        typer.Option(metavar="SIGN", help="Between fields: one character, or 'tab'.", rich_help_panel=_DATA),
     ] = ",",
-    decimal: Annotated[str, typer.Option(help="What separates decimals.", rich_help_panel=_DATA)] = ".",
+    decimal: Annotated[str, typer.Option(metavar="SIGN", help="Before decimals.", rich_help_panel=_DATA)] = ".",
     missing: Annotated[
         Literal["error", "drop", "em"],
         typer.Option(help="Missing values: refuse, drop their rows, or estimate by EM.", rich_help_panel=_DATA),
@@ -103,7 +104,9 @@ def fit(
         Literal["nonparanormal"] | None,
         typer.Option(help="Use normal scores: for skewed or ordinal columns.", rich_help_panel=_DATA),
     ] = None,
-    standardize: Annotated[bool, typer.Option(help="Scale columns to unit variance.", rich_help_panel=_DATA)] = True,
+    keep_scale: Annotated[
+        bool, typer.Option("--no-standardize", help="Keep the units of the data.", rich_help_panel=_DATA)
+    ] = False,
     query: Annotated[
         str | None,
         typer.Option(
@@ -129,7 +132,7 @@ def fit(
             min=1, help="Training steps; default: by number of variables.", rich_help_panel=_MODEL, show_default=False
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.", rich_help_panel=_MODEL)] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.", rich_help_panel=_MODEL)] = 0,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an interrupted fit.", rich_help_panel=_RUN)
     ] = False,
@@ -139,12 +142,14 @@ def fit(
     """Fit one flow to a table: the posterior for every λ and q of their ranges, in one go."""
     if resume and force:
         _stop("--resume goes on with a fit and --force begins anew: give one of them")
+    if seed >= 2**32:
+        _stop(f"--seed must be below 2^32, got {seed}")
     names = None if query is None else [name.strip() for name in next(csv.reader([query], skipinitialspace=True), [])]
     ranges = {"lam": _range("lam", lam), "q": _range("q", q), "temperature": _range("temperature", temperature)}
     model = GraphicalFlow(
         **ranges,
         query=names,
-        standardize=standardize,
+        standardize=not keep_scale,
         transform=transform,
         missing=missing,
         steps=steps,
@@ -153,7 +158,7 @@ def fit(
     signs = {"delimiter": {"tab": "\t", "\\t": "\t"}.get(delimiter, delimiter), "decimal": decimal}
     with _notes() as notes:
         with _mistakes(ValueError, TypeError, OSError):
-            scatter = Scatter.from_data(data, standardize=standardize, transform=transform, missing=missing, **signs)
+            scatter = Scatter.from_data(data, standardize=not keep_scale, transform=transform, missing=missing, **signs)
             _check(find_ranges(**ranges, scatter=scatter))
             if names is not None:
                 scatter.index(names)
@@ -197,7 +202,7 @@ def summary(
     as_json: AsJson = False,
 ) -> None:
     """What was found: chosen λ and q, how far to trust it, and the strongest edges."""
-    record, post = _open(run, lam, q, level)
+    record, _, post = _open(run, lam, q, level)
     with _notes() as notes:
         table = entry_table(post, level)
     _tell(notes)
@@ -218,12 +223,12 @@ def report(
     q: Q = None,
 ) -> None:
     """Write one HTML page with sliders that needs no network: to read and to share."""
-    record, post = _open(run, lam, q)
-    path, model = run / REPORT if output is None else output, load_run(run)
+    record, model, _ = _open(run, lam, q)
+    path = run / REPORT if output is None else output
     writer = importlib.import_module("ggmflow.report")  # only now: drawing libraries take a second to load
     # A page of several megabytes is made: fail before the work, not after it.
     with _notes() as notes, _mistakes(OSError), replacing(path) as temporary:
-        writer.write_report(model, temporary, data_name=_data_name(record), lam=post.lam, q=post.q)
+        writer.write_report(model, temporary, data_name=_data_name(record), lam=lam, q=q)
     _tell(notes)
     _print_written(path)
 
@@ -283,7 +288,7 @@ def export_(
     level: Level = 0.9,
 ) -> None:
     """Write graph, table or draws for other programs."""
-    _, post = _open(run, lam, q, level)
+    _, _, post = _open(run, lam, q, level)
     path = run / FORMATS[format][0] if output is None else output
     with _notes() as notes, _mistakes(ImportError, ValueError, OSError):
         export(post, path, format, level=level)
@@ -328,14 +333,16 @@ def _check(ranges: Ranges) -> None:
         raise ValueError("--temperature must reach 1, where the posterior is: for instance 0.01,1")
 
 
-def _open(run: Path, lam: float | None, q: float | None, level: float = 0.9) -> tuple[dict[str, Any], Posterior]:
-    """The record of a run and its posterior at the condition asked for."""
+def _open(
+    run: Path, lam: float | None, q: float | None, level: float = 0.9
+) -> tuple[dict[str, Any], GraphicalFlow, Posterior]:
+    """The record of a run, its model, and the posterior at the condition asked for."""
     if not 0 < level < 1:
         _stop(f"--level must lie between 0 and 1, such as 0.9; got {level:g}")
     with _mistakes(RunError, OSError):
         record, model = read_record(run), load_run(run)
     with _mistakes(ValueError):  # outside the fitted ranges; nothing is drawn yet
-        return record, model.posterior(lam, q)
+        return record, model, model.posterior(lam, q)
 
 
 def _data_name(record: dict[str, Any]) -> str:
@@ -353,7 +360,7 @@ def _command(context: typer.Context) -> str:
         if parameter.param_type_name == "argument":
             words.append(shlex.quote(str(value)))
         elif isinstance(value, bool):
-            words.append(parameter.opts[0] if value else parameter.secondary_opts[0])
+            words.append(parameter.opts[0])  # flags have no opposite here
         else:
             words += [parameter.opts[0], shlex.quote(str(value))]
     return " ".join(words)
@@ -402,7 +409,7 @@ def _notes() -> Iterator[list[str]]:
         finally:
             for warning in caught:
                 told = issubclass(warning.category, UserWarning | RuntimeWarning)
-                if told and not issubclass(warning.category, PoorFitWarning):
+                if told and not issubclass(warning.category, PoorFitWarning | RangeWarning):
                     notes.append(str(warning.message))
 
 
@@ -482,7 +489,7 @@ def _edge_table(edges: pd.DataFrame, level: float, title: str) -> Table:
     table.add_column("pair", overflow="fold")
     table.add_column("association" if outside else "partial correlation", justify="right")
     table.add_column(f"{100 * level:g} % interval", justify="right", no_wrap=True)
-    table.add_column("P(|·| > 0.1)", justify="right", no_wrap=True)
+    table.add_column("P(size > 0.1)", justify="right", no_wrap=True)
     if outside:
         table.caption = "* the second variable is outside the query: weight in a regression of the first on all others"
     for edge in records(edges):
