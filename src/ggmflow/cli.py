@@ -2,7 +2,6 @@
 
 import csv
 import errno
-import importlib
 import json
 import math
 import os
@@ -159,9 +158,8 @@ def fit(
     with _notes() as notes:
         with _mistakes(ValueError, TypeError, OSError):
             scatter = Scatter.from_data(data, standardize=not keep_scale, transform=transform, missing=missing, **signs)
-            _check(find_ranges(**ranges, scatter=scatter))
-            if names is not None:
-                scatter.index(names)
+            query = np.arange(scatter.n_features) if names is None else scatter.index(names)
+            _check(find_ranges(**ranges, scatter=scatter, query=query))
             about = describe_file(data) | signs
         command = _command(context)
         try:
@@ -225,10 +223,11 @@ def report(
     """Write one HTML page with sliders that needs no network: to read and to share."""
     record, model, _ = _open(run, lam, q)
     path = run / REPORT if output is None else output
-    writer = importlib.import_module("ggmflow.report")  # only now: drawing libraries take a second to load
+    from ggmflow.report import write_report
+
     # A page of several megabytes is made: fail before the work, not after it.
     with _notes() as notes, _mistakes(OSError), replacing(path) as temporary:
-        writer.write_report(model, temporary, data_name=_data_name(record), lam=lam, q=q)
+        write_report(model, temporary, data_name=_data_name(record), lam=lam, q=q)
     _tell(notes)
     _print_written(path)
 
@@ -244,13 +243,13 @@ def explore(
     """Explore λ, q and temperature with sliders in the browser; nobody but this computer can see it."""
     with _mistakes(RunError, OSError):
         model = load_run(run)
-    server = importlib.import_module("ggmflow.explorer")
+    from ggmflow.explorer import serve  # only now: Bokeh takes a second to load
 
     def ready(*_: Any) -> None:
         Console(highlight=False).print(f"Explorer at http://localhost:{port}   Ctrl-C ends it.", soft_wrap=True)
 
     try:
-        server.serve(model, port=port, open_browser=browser, on_ready=ready)
+        serve(model, port=port, open_browser=browser, on_ready=ready)
     except KeyboardInterrupt:
         pass  # the way to end it
     except OSError as error:
