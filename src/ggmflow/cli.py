@@ -158,8 +158,8 @@ def fit(
     with _notes() as notes:
         with _mistakes(ValueError, TypeError, OSError):
             scatter = Scatter.from_data(data, standardize=not keep_scale, transform=transform, missing=missing, **signs)
-            query = np.arange(scatter.n_features) if names is None else scatter.index(names)
-            _check(find_ranges(**ranges, scatter=scatter, query=query))
+            asked = np.arange(scatter.n_features) if names is None else scatter.index(names)
+            _check(find_ranges(**ranges, scatter=scatter, query=asked))
             about = describe_file(data) | signs
         command = _command(context)
         try:
