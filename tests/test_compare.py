@@ -55,7 +55,7 @@ def test_the_table_is_that_of_all_pairs_of_draws(two):
         assert abs(np.mean(every < row.upper) - 0.9) < 5 * 0.3 / np.sqrt(1000)
         assert row.changed == (row.lower > 0 or row.upper < 0)
     assert found.attrs["level"] == 0.8 and found.attrs["threshold"] == 0.2 and found.attrs["lam"] == 1.0
-    assert found.attrs["q"] == found.attrs["temperature"] == 1.0 and "80%" in found.attrs["rule"]
+    assert found.attrs["q"] == found.attrs["temperature"] == 1.0 and "80 %" in found.attrs["rule"]
     assert set(found.attrs["messages"]) == {"first", "second"}
     pd.testing.assert_frame_equal(found, gf.compare(first, second, level=0.8, threshold=0.2))
 

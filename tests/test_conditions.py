@@ -42,3 +42,15 @@ def test_likely_lam_is_exact_where_the_posterior_is_known():
 def test_automatic_range_is_around_it():
     centre = likely_lam(SCATTER, np.arange(2))
     assert find_ranges("auto", 1.0, 1.0, SCATTER, np.arange(2)).lam == (centre / 10, centre * 5)
+
+
+def test_scales_of_columns_do_not_matter_but_where_they_should():
+    """Two columns of sd 0.01 and 1, twenty rows: brute force has the highest evidence at q = 1 near λ = 8e-4."""
+    sd = np.array([0.01, 1.0])
+    scatter = Scatter(
+        20 * np.array([[1.0, 0.3], [0.3, 1.0]]) * np.outer(sd, sd), 20, np.zeros(2), np.ones(2), ("a", "b")
+    )
+    assert 2e-4 < likely_lam(scatter, np.arange(2)) < 3e-3
+    one = Scatter(scatter.matrix / np.outer(sd, sd), 20, np.zeros(2), np.ones(2), ("a", "b"))
+    many = Scatter(100 * one.matrix, 20, np.zeros(2), np.ones(2), ("a", "b"))
+    assert likely_lam(many, np.arange(2)) == pytest.approx(100 * likely_lam(one, np.arange(2)))

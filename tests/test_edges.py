@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from ggmflow import edges
-from ggmflow.edges import best_f1, expected_f1, largest_set, rule_numbers, two_groups
+from ggmflow.edges import best_f1, expected_f1, find_rule, largest_set, two_groups
 from ggmflow.estimates import Sample
 from ggmflow.precision import free_entries
 
@@ -194,7 +194,7 @@ def test_a_single_draw_knows_nothing():
     free = free_entries(np.arange(4), 4)
     sample = Sample(np.random.default_rng(0).normal(size=(10, 1)) + 5, free)
     for rule in ("f1", "fdr"):
-        chosen = edges.select(sample, np.ones(1), 4, rule, rule_numbers(rule))
+        chosen = edges.select(sample, np.ones(1), 4, *find_rule(rule))
         assert not chosen.edges.any() and chosen.n_edges == 0 and chosen.expected_fdr == 0
         assert chosen.rule.endswith("no pair qualifies")
 
@@ -217,10 +217,11 @@ def test_a_single_draw_knows_nothing():
 )
 def test_wrong_rules_and_numbers_are_named(rule, given, message):
     with pytest.raises(ValueError, match=message):
-        rule_numbers(rule, **given)
+        find_rule(rule, **given)
 
 
 def test_numbers_have_defaults():
-    assert rule_numbers("fdr", rate=None, level=None) == {"rate": 0.1}
-    assert rule_numbers("probability", threshold=0) == {"threshold": 0.0, "cut": 0.5}
-    assert rule_numbers("f1") == {} and rule_numbers("interval") == {"level": 0.9}
+    assert find_rule("fdr", rate=None, level=None) == ("fdr", {"rate": 0.1})
+    assert find_rule(rate=0.2) == ("fdr", {"rate": 0.2}) and find_rule() == find_rule("f1")
+    assert find_rule(threshold=0) == ("probability", {"threshold": 0.0, "cut": 0.5})
+    assert find_rule("f1")[1] == {} and find_rule("interval")[1] == {"level": 0.9}

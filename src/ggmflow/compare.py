@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Int
 
+from ggmflow.data import Scatter
 from ggmflow.posterior import Posterior, _check_threshold, _tails
 from ggmflow.weights import blocks, resample, sort_order, weighted_quantile
 
@@ -87,7 +88,7 @@ def compare(
         "lam": first.lam,
         "q": first.q,
         "temperature": first.temperature,
-        "rule": f"changed: the {level:.0%} credible interval of the difference excludes zero",
+        "rule": f"changed: the {100 * level:g} % credible interval of the difference excludes zero",
         "messages": {one: first._message(), other: second._message()},
     }
     return table
@@ -114,6 +115,14 @@ def _check_comparable(first: Posterior, second: Posterior) -> None:
     queries = [sorted(each.names[k] for k in each.query) for each in (first, second)]
     if queries[0] != queries[1]:
         raise ValueError("the posteriors have different queries, so different pairs and models: fit both with the same")
+    scatters = [each.scatter for each in (first, second)]
+    if all(scatter is not None for scatter in scatters):
+        ways = [(scatter.observed is not None, _has_unit_variances(scatter)) for scatter in scatters if scatter]
+        if ways[0] != ways[1]:
+            raise ValueError(
+                "the two tables were transformed or standardized differently, so the same λ shrinks them differently: "
+                "fit both with the same transform and standardize"
+            )
     for symbol, name in (("λ", "lam"), ("q", "q"), ("T", "temperature")):
         values = [getattr(each, name) for each in (first, second)]
         if values == [None, None]:
@@ -124,6 +133,10 @@ def _check_comparable(first: Posterior, second: Posterior) -> None:
                 f"{symbol} is {shown} in the other, and shrinkage alone would make associations differ: "
                 "ask both models for the same condition, model.posterior(lam, q)"
             )
+
+
+def _has_unit_variances(scatter: Scatter) -> bool:
+    return bool(np.allclose(np.diag(scatter.matrix), scatter.n, rtol=1e-6))
 
 
 def _check_labels(names: Sequence[str]) -> tuple[str, str]:

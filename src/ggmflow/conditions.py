@@ -101,7 +101,9 @@ def likely_lam(scatter: Scatter, query: Int[np.ndarray, " s"]) -> float:
     On other q the λ of highest evidence depends little.
     """
     d, n = scatter.n_features, scatter.n
-    Omega = shrunk_precision(scatter.matrix / n, n)
+    # Correlations are shrunk, so that columns of other scales are treated alike.
+    scale = np.sqrt(np.diag(scatter.matrix) / n)
+    Omega = shrunk_precision(scatter.matrix / n / np.outer(scale, scale), n) / np.outer(scale, scale)
     diagonal = np.diag(Omega)
     sd = np.sqrt((np.outer(diagonal, diagonal) + Omega**2) / (n + d + 1))
     z = np.abs(Omega) / sd

@@ -181,23 +181,31 @@ def expected_f1(probability: Pairs, chosen: Chosen) -> float:
     return float(2 * probability[chosen].sum() / (chosen.sum() + probability.sum()))
 
 
-def rule_numbers(rule: str, **given: float | None) -> dict[str, float]:
-    """The numbers of a rule: what was given, checked, else the default."""
+def find_rule(rule: str | None = None, **given: float | None) -> tuple[str, dict[str, float]]:
+    """A rule and its numbers: what was given, checked, else the default.
+
+    Without a rule it is the one that the first given number belongs to; without numbers, "f1".
+    """
+    if rule is None:
+        named = [name for name, numbers in RULES.items() if any(given.get(key) is not None for key in numbers)]
+        rule = named[0] if named else "f1"
     if not isinstance(rule, str) or rule not in RULES:
-        raise ValueError(f"unknown rule {rule!r}: choose one of {', '.join(RULES)}")
+        shown = repr(rule) if isinstance(rule, str) else f"of type {type(rule).__name__}"
+        raise ValueError(f"unknown rule {shown}: choose one of {', '.join(RULES)}")
     numbers = dict(RULES[rule])
     for name, value in given.items():
         if value is None:
             continue
         if name not in numbers:
             known = f"takes {' and '.join(numbers)}" if numbers else "takes no numbers"
-            raise ValueError(f"the rule {rule!r} {known}, but {name} was given")
+            owner = next((each for each, own in RULES.items() if name in own), rule)
+            raise ValueError(f"the rule {rule!r} {known}, but {name} was given, which belongs to rule={owner!r}")
         inside = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < np.inf
         if not inside or (name != "threshold" and not 0 < float(value) < 1):
             limits = "zero or positive" if name == "threshold" else "between 0 and 1"
             raise ValueError(f"{name} must be a number {limits}, got {value!r}")
         numbers[name] = float(value)
-    return numbers
+    return rule, numbers
 
 
 def select(
@@ -212,7 +220,7 @@ def select(
     n_features
         d.
     rule, numbers
-        As `rule_numbers` gives them.
+        As `find_rule` gives them.
 
     Returns
     -------

@@ -394,13 +394,14 @@ class GraphicalFlow(BaseEstimator):
             If the solver did not end at a stationary point.
         """
         ranges, n = self._fitted_ranges, self.scatter_.n
-        given = np.geomspace(*ranges.lam, 20) if lam is None else np.atleast_1d(np.asarray(lam, float))
-        if given.ndim != 1 or not given.size:
+        given = np.geomspace(*ranges.lam, 20) if lam is None else np.atleast_1d(np.asarray(lam))
+        if given.ndim != 1 or not given.size or given.dtype.kind not in "iuf":
             raise ValueError(f"lam must be a number or a list of them, got {lam!r}")
-        coldest, lams, key = ranges.temperature[0], given.tolist(), as_key(random_state)
+        if isinstance(num_starts, bool) or not isinstance(num_starts, Integral) or num_starts < 0:
+            raise ValueError(f"num_starts must be a whole number, zero or more, got {num_starts!r}")
+        coldest, lams, key = ranges.temperature[0], given.astype(float).tolist(), as_key(random_state)
         sources = [self._source(each, q, coldest) for each in lams]  # refuses what is outside the ranges
-        if num_starts < 0:
-            raise ValueError(f"num_starts must not be negative, got {num_starts}")
+        q = float(q)
         if not exact:
             if coldest > 0.1:
                 raise ValueError("the flow alone gives modes only where it is cold: fit with temperature=(0.01, 1.0)")
@@ -416,10 +417,13 @@ class GraphicalFlow(BaseEstimator):
             return list(draws.precision[np.argsort(-np.asarray(draws.log_target))[:num_starts]])
 
         with counting_bar(self.progress and q < 1, "modes", len(lams)) as report:
-            found = solve_path(self.scatter_.matrix, n, lams, float(q), self.query_, starts, report)
+            found = solve_path(self.scatter_.matrix, n, lams, q, self.query_, starts, report)
         if (worst := float(np.max(found.kkt_residual))) > 1e-6:
             at = found.lam[int(np.argmax(found.kkt_residual))]
-            message = f"the mode at λ = {at:g}, q = {q:g} is not quite stationary: KKT residual {worst:.1e}"
+            message = (
+                f"the mode at λ = {at:g}, q = {q:g} is not quite stationary: KKT residual {worst:.1e}. "
+                "Use a larger λ, or q = 1 instead of one just above"
+            )
             warnings.warn(message, RuntimeWarning, stacklevel=2)
         return found
 

@@ -45,7 +45,7 @@ def entry_table(post: Posterior, level: float = 0.9) -> pd.DataFrame:
         "regression weight"; missing, as they are, for a diagonal entry), edge, edge_probability, p_positive, mean, sd,
         median, lower, upper (of ω_ij), lam, q, temperature, level, rule. `attrs` as in `summary`.
     """
-    table = post.summary(level)
+    table = post.summary(level, rule="f1")
     names, lower, upper = list(post.names), *post.association_interval(level)
     a = pd.Index([names[k] for k in post.query]).get_indexer(table["row"].to_list())
     b = pd.Index(names).get_indexer(table["column"].to_list())

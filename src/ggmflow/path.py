@@ -6,7 +6,7 @@ is −2/n times the log posterior at T = 1. For a query the sum runs over pairs 
 its own, separate maximum, and the rows [Ω₁₁ Ω₁₂] of the minimizer are the mode of the query's posterior.
 
 q = 1   convex; the connected parts of the graph |c_ij| > ρ are solved one by one, which loses nothing.
-q > 1   convex; alternating directions, then Newton's method on Ω = prox(U).
+q > 1   convex and smooth; Newton's method in U, where Ω = prox(U).
 q < 1   many local minima. Every start descends by reweighted graphical lassos, which bound f from above, then by moves
         of one entry each to the best place on its line, in or out of zero, over all pairs, until none helps. Solutions
         are handed along λ in both directions, and the best one is kept.
@@ -36,6 +36,7 @@ _TOL = 1e-8  # of the KKT residual
 _GAIN = 1e-10  # of one move, below which it is not worth making
 _REWEIGHTINGS = 200
 _NEWTON_STEPS = 100
+_ROUNDS = 200
 _MOVES = 60  # of single entries before all others adapt
 _LINE_STEPS = 15  # those who stop short of the place are polished with all others
 _STIFF = 1e8  # bend, relative to κ, from which an entry is as good as fixed
@@ -344,7 +345,9 @@ def _empty(problem: Problem) -> Matrix:
 def _descend(problem: Problem, start: Matrix) -> Matrix:
     """From any positive definite matrix to one that no change of a single entry improves."""
     Omega = _reweight(problem, _without_small(problem, start))
-    while (moved := _move_entries(problem, Omega)) is not None:
+    for _ in range(_ROUNDS):
+        if (moved := _move_entries(problem, Omega)) is None:
+            break
         Omega = _reweight(problem, moved)
     return Omega
 

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from ggmflow.card import Level, card, name_some
 from ggmflow.data import Scatter
-from ggmflow.edges import EdgeSelection, rule_numbers, select
+from ggmflow.edges import EdgeSelection, find_rule, select
 from ggmflow.estimates import Sample
 from ggmflow.inference_data import inference_data
 from ggmflow.precision import check_rows, free_entries
@@ -207,7 +207,7 @@ class Posterior:
 
     def select_edges(
         self,
-        rule: str = "f1",
+        rule: str | None = None,
         *,
         level: float | None = None,
         rate: float | None = None,
@@ -219,7 +219,9 @@ class Posterior:
 
         Parameters
         ----------
-        rule : {"f1", "interval", "fdr", "probability"}
+        rule : {"f1", "interval", "fdr", "probability"}, optional
+            By default the one that the given number belongs to, "f1" without any.
+
             - "f1" needs no numbers: a two-group model turns the scores |mean|/sd of all pairs into probabilities
               of an edge, and the set of highest expected F1 is chosen. Where the data say little it is large and mostly
               false, as `expected_fdr` tells.
@@ -237,7 +239,7 @@ class Posterior:
         EdgeSelection
             edges, rule, probability, expected_fdr, expected_f1, n_edges.
         """
-        numbers = rule_numbers(rule, level=level, rate=rate, threshold=threshold, cut=cut)
+        rule, numbers = find_rule(rule, level=level, rate=rate, threshold=threshold, cut=cut)
         return select(self._sample, self._use(weighted), len(self.names), rule, numbers)
 
     def edges(
@@ -254,8 +256,7 @@ class Posterior:
 
         ``edges()`` is the default rule, ``edges(level=0.9)`` the entries whose 90 % credible interval excludes zero.
         """
-        rule = _default_rule(level) if rule is None else rule
-        numbers = rule_numbers(rule, level=level, rate=rate, threshold=threshold, cut=cut)
+        rule, numbers = find_rule(rule, level=level, rate=rate, threshold=threshold, cut=cut)
         return select(self._sample, self._use(weighted), len(self.names), rule, numbers).edges
 
     def association(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s d"]:
@@ -306,10 +307,10 @@ class Posterior:
 
     def summary(
         self,
-        level: float = 0.9,
+        level: float | None = None,
         threshold: float = 0.1,
         *,
-        rule: str | EdgeSelection = "f1",
+        rule: str | EdgeSelection | None = None,
         weighted: bool | None = None,
     ) -> pd.DataFrame:
         """One row per free entry of Ω, row by row.
@@ -317,11 +318,12 @@ class Posterior:
         Parameters
         ----------
         level
-            Of the credible intervals; of the rule "interval" too.
+            Of the credible intervals, 0.9 if not given. If it is, and no rule, edges are the entries whose interval
+            excludes zero.
         threshold
             Of `edge_probability`; of the rule "probability" too.
         rule
-            What makes an edge: one of the rules of `select_edges`, or what that returned.
+            What makes an edge: one of the rules of `select_edges`, or what that returned; the default is its default.
         weighted
             Overrides the property `weighted`.
 
@@ -353,7 +355,7 @@ class Posterior:
             Of the credible intervals, 0.9 if not given. If it is, and no rule, edges are the entries whose interval
             excludes zero.
         rule
-            What makes an edge, as in `summary`; the default is that of `select_edges`.
+            What makes an edge, as in `summary`.
         weighted
             Overrides the property `weighted`.
 
@@ -365,8 +367,7 @@ class Posterior:
             weight": what the weight is), mean, lower, upper (of ω_ij), p_positive, edge_probability (at 0.1). All are
             plain Python values, so any exporter can write them.
         """
-        rule = _default_rule(level) if rule is None else rule
-        table = self._table(0.9 if level is None else level, 0.1, rule, weighted)
+        table = self._table(level, 0.1, rule, weighted)
         free, labels = self._free, ["mean", "lower", "upper", "p_positive", "edge_probability"]
         numbers, weight = table[labels].to_numpy().tolist(), table["association"].to_list()
         graph = nx.Graph()
@@ -549,8 +550,7 @@ class Posterior:
         return slope, variance
 
     def _with_attrs(self, table: pd.DataFrame, level: float, weighted: bool | None) -> pd.DataFrame:
-        use = self.weighted if weighted is None else weighted
-        table.attrs = {"level": float(level), "weighted": bool(use), "message": self._message()}
+        table.attrs = {"level": float(level), "weighted": self._uses_weights(weighted), "message": self._message()}
         return table
 
     # ------------------------------------------------------------------------------------------------ how far to trust
@@ -595,7 +595,7 @@ class Posterior:
         if self._sample.values.size <= _QUICK:
             # By hand, not by `select_edges`: looking must not use up the warning that the first estimate gives.
             w = self._weights.values if self._weights is not None and self.weighted else self._equal
-            found = select(self._sample, w, d, "f1", rule_numbers("f1"))
+            found = select(self._sample, w, d, *find_rule("f1"))
             facts["Edges"] = f"{found.n_edges} of {int(np.sum(~self._free.diagonal))} pairs ({found.rule})"
         return card("Posterior", facts, self._level(), self._message())
 
@@ -625,7 +625,7 @@ class Posterior:
         """Weights of an estimate; `depth` calls away from the user's line, at which a warning should point."""
         if self._weights is not None:
             self._warn_if_poor(self._weights, self._estimates_use(), stacklevel=3 + depth)
-            if self.weighted if weighted is None else weighted:
+            if self._uses_weights(weighted):
                 return self._weights.values
         return self._equal
 
@@ -633,18 +633,30 @@ class Posterior:
     def _equal(self) -> Float[np.ndarray, " N"]:
         return np.full(self.num_draws, 1 / self.num_draws)
 
+    def _uses_weights(self, weighted: bool | None) -> bool:
+        return self._weights is not None and bool(self.weighted if weighted is None else weighted)
+
     def _matrix(self, entries: np.ndarray) -> np.ndarray:
         return entries[..., self._free.position]
 
-    def _table(self, level: float, threshold: float, rule: str | EdgeSelection, weighted: bool | None) -> pd.DataFrame:
+    def _table(
+        self, level: float | None, threshold: float, rule: str | EdgeSelection | None, weighted: bool | None
+    ) -> pd.DataFrame:
+        chosen = rule if isinstance(rule, EdgeSelection) else _default_rule(level) if rule is None else rule
+        level = 0.9 if level is None else level
         (low, high), threshold = _tails(level), _check_threshold(threshold)
         w, sample, names = self._use(weighted, depth=2), self._sample, np.array(self.names, dtype=object)
         lower, median, upper = sample.quantile([low, 0.5, high], w)
-        if not isinstance(rule, EdgeSelection):
-            shared = {"interval": {"level": level}, "probability": {"threshold": threshold}}.get(rule, {})
-            rule = select(sample, w, len(self.names), rule, rule_numbers(rule, **shared))
-        elif rule.edges.shape != self._free.position.shape:
-            raise ValueError(f"these edges have shape {rule.edges.shape}, not {self._free.position.shape}")
+        if not isinstance(chosen, EdgeSelection):
+            belongs = {"interval": {"level": level}, "probability": {"threshold": threshold}}
+            shared = belongs.get(chosen, {}) if isinstance(chosen, str) else {}
+            chosen = select(sample, w, len(self.names), *find_rule(chosen, **shared))
+        elif chosen.edges.shape != self._free.position.shape:
+            expected = self._free.position.shape
+            raise ValueError(
+                f"these edges have shape {chosen.edges.shape}, not {expected}: "
+                "give what select_edges of this posterior returned"
+            )
         pairs = {
             "p_positive": sample.sign_probability(w),
             "edge_probability": sample.edge_probability(threshold, w),
@@ -658,16 +670,15 @@ class Posterior:
             "median": median,
             "lower": lower,
             "upper": upper,
-            "edge": rule.edges[self._free.row, self._free.column],
+            "edge": chosen.edges[self._free.row, self._free.column],
         } | {label: np.where(self._free.diagonal, np.nan, values) for label, values in pairs.items()}
         table = pd.DataFrame(columns)
-        use = self.weighted if weighted is None else weighted
         table.attrs = {
             "level": float(level),
             "threshold": threshold,
-            "rule": rule.rule,
-            "expected_fdr": rule.expected_fdr,
-            "weighted": bool(use),
+            "rule": chosen.rule,
+            "expected_fdr": chosen.expected_fdr,
+            "weighted": self._uses_weights(weighted),
             "message": self._message(),
         }
         return table

@@ -195,8 +195,10 @@ def mixture_quantile(
         low, high = np.where(excess < 0, x, low), np.where(excess > 0, x, high)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             newton = x - excess / density
-        x = np.where((newton >= low) & (newton <= high), newton, (low + high) / 2)
-        if np.all(np.abs(excess) <= 1e-4 * min(prob, 1 - prob)):  # that of the new x is about its square
+        inside, small = (newton >= low) & (newton <= high), np.abs(excess) <= 1e-4 * min(prob, 1 - prob)
+        # After a step of Newton's a small excess is squared; half of a bracket may be worse than what it replaces.
+        x = np.where(inside, newton, np.where(np.abs(excess) <= 1e-9, x, (low + high) / 2))
+        if np.all(small & (inside | (np.abs(excess) <= 1e-9))):
             break
     return x
 
