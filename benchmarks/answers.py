@@ -237,7 +237,7 @@ def other_modes(S: np.ndarray, n: float, lam: float, q: float) -> dict[str, np.n
         from skglm.covariance import AdaptiveGraphicalLasso  # pyright: ignore[reportMissingImports]
 
         penalty: Any = PowerPenalty(q)
-        model = AdaptiveGraphicalLasso(alpha=lam / n, n_reweights=50, max_iter=2000, tol=1e-10, penalty=penalty)
+        model = AdaptiveGraphicalLasso(alpha=lam / n, n_reweights=15, max_iter=200, tol=1e-8, penalty=penalty)
         precision = np.asarray(model.fit(S / n + lam / n * np.eye(len(S)), mode="precomputed").precision_)
         found["skglm's reweighting"] = (precision + precision.T) / 2
     return found
