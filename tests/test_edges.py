@@ -203,7 +203,7 @@ def test_a_single_draw_knows_nothing():
     ("rule", "given", "message"),
     [
         ("best", {}, "unknown rule 'best': choose one of f1, interval, fdr, probability"),
-        (3, {}, "unknown rule 3"),
+        (3, {}, "unknown rule of type int"),
         ("f1", {"level": 0.9}, "'f1' takes no numbers, but level was given"),
         ("interval", {"rate": 0.1}, "'interval' takes level, but rate was given"),
         ("probability", {"level": 0.1}, "takes threshold and cut, but level"),

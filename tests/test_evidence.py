@@ -145,6 +145,13 @@ def test_choose_finds_the_top_of_a_smooth_surface():
     assert (lam, q) == (10.0, 0.25)
     assert ends == ("the upper end of lam", "the lower end of q")
     assert choose(surface(lambda lam, q: -lam), ranges._replace(lam=(2.0, 2.0), q=(1.0, 1.0))) == (2.0, 1.0, ())
+    # A narrow ridge whose best λ moves with q: no point of a grid may be near it.
+    for shift in (0.0, 0.1, 0.2, 0.3):
+        ridge = surface(
+            lambda lam, q, s=shift: 300 * (np.log(lam) - q - s - np.exp(np.log(lam) - q - s)) - (q - 0.7) ** 2
+        )
+        lam, q, ends = choose(ridge, ranges)
+        assert q == pytest.approx(0.7, abs=0.1) and np.log(lam) == pytest.approx(q + shift, abs=0.02) and ends == ()
     # NaN is never the best
     assert choose(surface(lambda lam, q: np.nan if lam > 9 else lam), ranges).lam < 10
     with pytest.raises(FloatingPointError, match="not finite anywhere"):

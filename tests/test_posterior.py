@@ -531,6 +531,8 @@ def test_graph_of_a_full_matrix(full):
         assert (data["mean"], data["lower"], data["upper"]) == (mean[i, j], lower[i, j], upper[i, j])
         assert data["p_positive"] == full.sign_probability()[i, j]
         assert data["edge_probability"] == full.edge_probability()[i, j]
+        ends = [data["weight_lower"], data["weight_upper"]]
+        np.testing.assert_allclose(ends, full.association_interval(graph.graph["level"])[:, i, j])
     assert full.to_networkx(level=1 - 1e-9).number_of_nodes() == 3  # isolated nodes stay
     text = io.BytesIO()
     nx.write_graphml(graph, text)  # takes plain values only

@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import io
 import json
 import math
 import os
@@ -9,6 +10,7 @@ import shlex
 import shutil
 import socket
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,10 +27,9 @@ from rich.text import Text
 from ggmflow import __version__
 from ggmflow.conditions import Ranges, find_ranges
 from ggmflow.data import Scatter
-from ggmflow.demo import FIGURES, run_demo
+from ggmflow.demo import run_demo
 from ggmflow.estimator import GraphicalFlow, RangeWarning
 from ggmflow.export import FORMATS, describe, edge_table, entry_table, export, records, strongest
-from ggmflow.io import replacing
 from ggmflow.posterior import PoorFitWarning, Posterior
 from ggmflow.run import REPORT, RunError, describe_file, fit_run, load_run, read_record
 
@@ -68,6 +69,9 @@ def main(
     ] = False,
 ) -> None:
     """Bayesian sparse precision matrices: from a table of numbers to a graph one can trust."""
+    for stream in (sys.stdout, sys.stderr):  # where letters such as λ cannot be shown, a sign stands for them
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _examples(*lines: str) -> str:
@@ -225,9 +229,8 @@ def report(
     path = run / REPORT if output is None else output
     from ggmflow.report import write_report
 
-    # A page of several megabytes is made: fail before the work, not after it.
-    with _notes() as notes, _mistakes(OSError), replacing(path) as temporary:
-        write_report(model, temporary, data_name=_data_name(record), lam=lam, q=q)
+    with _notes() as notes, _mistakes(OSError):
+        write_report(model, path, data_name=_data_name(record), lam=lam, q=q)
     _tell(notes)
     _print_written(path)
 
@@ -308,8 +311,8 @@ def demo(
     """Simulate a sparse graph, fit one flow for every λ, q and temperature, and show what it found."""
     with _mistakes(OSError, FloatingPointError):
         output.mkdir(parents=True, exist_ok=True)
-        for name in FIGURES:
-            (output / name).touch()  # fail before the work, not after it
+        with tempfile.TemporaryFile(dir=output):
+            pass  # fail before the work, not after it
         run_demo(output, n_features, n_samples, steps, seed, _program())
 
 
@@ -436,7 +439,7 @@ def _print_json(run: Path, record: dict[str, Any], post: Posterior, table: pd.Da
     about = {"run": str(run)} | {name: record.get(name) for name in known}
     edges = edge_table(table)
     content = about | describe(post, table) | {"edges": records(edges if top is None else edges.head(top))}
-    typer.echo(json.dumps(content, ensure_ascii=False, allow_nan=False))
+    typer.echo(json.dumps(content, allow_nan=False))
 
 
 def _print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame, top: int) -> None:

@@ -39,6 +39,7 @@ Method = Literal["importance", "bridge", "cumulant"]
 
 _PRIOR_STEPS = 300
 _PRIOR_SEED = 0
+_CLOSE = 20.0  # nats that a finer search may add
 _CHAINS, _SWEEPS, _KEPT = 256, 100, 10  # of a bridge
 
 
@@ -288,7 +289,10 @@ def published_constants(lam: float, q: float, num_pairs: int) -> float:
 
 # -------------------------------------------------------------------------------------------------------------- choice
 def choose(surface: Callable[[float, float], Evidence], ranges: Ranges, *, num_lam: int = 9, num_q: int = 5) -> Choice:
-    """Maximize over λ and q: the best point of a grid, then the top of a parabola through its neighbours.
+    """Maximize over λ and q: the best λ for each q of a grid, then the best q.
+
+    The best λ moves with q, and between two points of a grid the evidence may rise by several nats. So λ is searched
+    twice for each q that can still win, the second time close to the first top, and the tops are compared.
 
     Parameters
     ----------
@@ -299,30 +303,53 @@ def choose(surface: Callable[[float, float], Evidence], ranges: Ranges, *, num_l
     num_lam, num_q
         Size of the grid; one point for a range that is a point.
     """
-    axes = [_axis(ranges.low[0], ranges.high[0], num_lam), _axis(*ranges.q, num_q)]
-    values = np.array([[surface(float(np.exp(x)), float(q)).value for q in axes[1]] for x in axes[0]])
-    if not np.isfinite(values).any():
+    x, qs = _axis(ranges.low[0], ranges.high[0], num_lam), _axis(*ranges.q, num_q)
+
+    def line(at: Float[np.ndarray, " k"], q: float) -> Float[np.ndarray, " k"]:
+        values = np.array([surface(float(np.exp(each)), q).value for each in at])
+        return np.where(np.isfinite(values), values, -np.inf)
+
+    lines = [line(x, float(q)) for q in qs]
+    tops = [_top(x, values) for values in lines]
+    highest = max(height for _, height in tops)
+    if highest == -np.inf:
         raise FloatingPointError("the evidence is not finite anywhere in the ranges of lam and q")
-    best = np.unravel_index(np.nanargmax(np.where(np.isfinite(values), values, -np.inf)), values.shape)
-    top, ends = [], []
-    for k, (name, axis) in enumerate(zip(("lam", "q"), axes, strict=True)):
-        line = values[:, best[1]] if k == 0 else values[best[0]]
-        top.append(_parabola(axis, line, int(best[k])))
-        if len(axis) > 1 and best[k] in (0, len(axis) - 1):
-            ends.append(f"the {'lower' if best[k] == 0 else 'upper'} end of {name}")
-    return Choice(float(np.clip(np.exp(top[0]), *ranges.lam)), float(np.clip(top[1], *ranges.q)), tuple(ends))
+    step = (x[-1] - x[0]) / max(len(x) - 1, 1)
+    for k, (place, height) in enumerate(tops):
+        if x[0] < place < x[-1] and height > highest - _CLOSE:
+            near = place + np.array([-0.25, 0.0, 0.25]) * step
+            tops[k] = _top(near, line(near, float(qs[k])), outside=True)
+    places, heights = np.array(tops).T
+    q, _ = _top(qs, heights)
+    place = float(np.interp(q, qs, places))
+    best = int(np.argmax(heights))
+    ends = [
+        f"the {'lower' if at == axis[0] else 'upper'} end of {name}"
+        for name, axis, at in (("lam", x, places[best]), ("q", qs, qs[best]))
+        if len(axis) > 1 and at in (axis[0], axis[-1])
+    ]
+    return Choice(float(np.clip(np.exp(place), *ranges.lam)), float(np.clip(q, *ranges.q)), tuple(ends))
 
 
 def _axis(low: float, high: float, num: int) -> Float[np.ndarray, " k"]:
     return np.linspace(low, high, num) if high > low else np.array([low])
 
 
-def _parabola(x: Float[np.ndarray, " k"], y: Float[np.ndarray, " k"], k: int) -> float:
-    """Where the parabola through the highest point and its neighbours peaks; an end if that is highest."""
+def _top(x: Float[np.ndarray, " k"], y: Float[np.ndarray, " k"], *, outside: bool = False) -> tuple[float, float]:
+    """Place and height of the parabola through the highest point and its neighbours; an end if that is highest.
+
+    With `outside` the points are near the top, but it may lie a little beyond the last of them.
+    """
+    k = int(np.argmax(y))
+    if outside:
+        k = min(max(k, 1), len(x) - 2)
     if k in (0, len(x) - 1) or not np.isfinite(y[k - 1 : k + 2]).all():
-        return float(x[k])
-    a, b, _ = np.polyfit(x[k - 1 : k + 2] - x[k], y[k - 1 : k + 2], 2)
-    return float(x[k] if a >= 0 else np.clip(x[k] - b / (2 * a), x[k - 1], x[k + 1]))
+        return float(x[k]), float(y[k])
+    a, b, c = np.polyfit(x[k - 1 : k + 2] - x[k], y[k - 1 : k + 2], 2)
+    if a >= 0:
+        return float(x[k]), float(y[k])
+    shift = float(np.clip(-b / (2 * a), x[k - 1] - x[k], x[k + 1] - x[k]))
+    return float(x[k] + shift), float(c + b * shift + a * shift**2)
 
 
 def midpoints(low: float, high: float, num: int) -> Float[np.ndarray, " k"]:

@@ -174,6 +174,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
     name = f"{TEMPORARY}{secrets.token_hex(8)}.tmp{os.path.splitext(target)[1]}"
     temporary = os.path.join(directory, name)
     try:
+        open(temporary, "xb").close()  # a place that cannot be written to is refused before the work
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+    try:
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
@@ -186,7 +190,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Replace a file by a text in UTF-8, whole or not at all."""
-    with replacing(path) as temporary, open(temporary, "x", encoding="utf-8", newline="") as file:
+    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
         file.write(text)
 
 
@@ -318,7 +322,7 @@ def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, de
 
 
 def _replace(path: str, members: Mapping[str, tuple[bytes | memoryview, ...]]) -> None:
-    with replacing(path) as temporary, open(temporary, "xb") as file, zipfile.ZipFile(file, "w") as archive:
+    with replacing(path) as temporary, open(temporary, "wb") as file, zipfile.ZipFile(file, "w") as archive:
         for name, parts in members.items():
             info = zipfile.ZipInfo(name)  # dated 1980-01-01
             info.create_system = 3

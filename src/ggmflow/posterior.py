@@ -363,11 +363,11 @@ class Posterior:
         -------
         networkx.Graph
             Graph attributes: those of `summary`, the rule in words among them. Node attributes: query (bool), column
-            (position in the data). Edge attributes: weight (`association`), scale ("partial correlation" or "regression
-            weight": what the weight is), mean, lower, upper (of ω_ij), p_positive, edge_probability (at 0.1). All are
-            plain Python values, so any exporter can write them.
+            (position in the data). Edge attributes: weight (`association`), its interval weight_lower, weight_upper,
+            scale ("partial correlation" or "regression weight": what the weight is), mean, lower, upper (of ω_ij),
+            p_positive, edge_probability (at 0.1). All are plain Python values, so any exporter can write them.
         """
-        table = self._table(level, 0.1, rule, weighted)
+        table, w = self._table(level, 0.1, rule, weighted), self._use(weighted)
         free, labels = self._free, ["mean", "lower", "upper", "p_positive", "edge_probability"]
         numbers, weight = table[labels].to_numpy().tolist(), table["association"].to_list()
         graph = nx.Graph()
@@ -378,6 +378,9 @@ class Posterior:
             graph.add_node(name, query=bool(free.inside[k]), column=int(free.column[k]))
             scale = "partial correlation" if free.inside[k] else "regression weight"
             attributes = dict(zip(labels, numbers[k], strict=True))
+            draws = self._sample.association_draws(slice(k, k + 1))
+            ends = weighted_quantile(draws, sort_order(draws), w, np.array(_tails(table.attrs["level"])))[:, 0].tolist()
+            attributes |= dict(zip(("weight_lower", "weight_upper"), ends, strict=True))
             graph.add_edge(self.names[self.query[free.row[k]]], name, weight=weight[k], scale=scale, **attributes)
         return graph
 

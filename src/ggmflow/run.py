@@ -38,16 +38,16 @@ _SPOKEN = {"random_state": "seed"}  # names that differ on the command line
 _README = """\
 This directory holds one fit of ggmflow {version} to {file} ({rows} rows of {d} variables).
 run.json says how it was made and what was chosen, edges.csv lists the edges found, and model.ggmflow is the fitted
-model. Look at it with
+model. From this directory, look at it with
 
-    ggmflow summary {path}
-    ggmflow report {path}
-    ggmflow explore {path}
+    ggmflow summary .
+    ggmflow report .
+    ggmflow explore .
 
 or from Python with
 
     import ggmflow as gf
-    model = gf.load_run("{path}")
+    model = gf.load_run(".")
 """
 
 
@@ -116,7 +116,29 @@ def read_record(path: str | Path) -> dict[str, Any]:
     wrong = [name for name, kind in expected.items() if not isinstance(record.get(name), kind)]
     if record.get("status") not in _STATUSES or wrong:
         raise RunError(f"{path} is damaged: {RECORD} has no valid {wrong[0] if wrong else 'status'!r}")
+    if damaged := _damaged_part(record):
+        raise RunError(f"{path} is damaged: {RECORD} has no valid {damaged!r}. Fit again with --force")
     return record
+
+
+def _damaged_part(record: dict[str, Any]) -> str | None:
+    """The first part of a record that others rely on and that is not what it should be."""
+
+    def number(value: object) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+
+    data = record["data"]
+    if not (number(data.get("rows")) and isinstance(data.get("columns"), list) and isinstance(data.get("file"), str)):
+        return "data"
+    if record["status"] != "finished":
+        return None
+    chosen, ranges = record.get("chosen"), record.get("ranges")
+    if not isinstance(chosen, dict) or not (number(chosen.get("lam")) and number(chosen.get("q"))):
+        return "chosen"
+    pairs = [ranges.get(name) for name in ("lam", "q", "temperature")] if isinstance(ranges, dict) else [None]
+    if not all(isinstance(pair, list) and len(pair) == 2 and all(map(number, pair)) for pair in pairs):
+        return "ranges"
+    return None if isinstance(chosen.get("at_ends"), list) else "chosen"
 
 
 def describe_file(path: Path) -> dict[str, str]:
@@ -167,7 +189,7 @@ def fit_run(
         Ctrl-C ends the fit; `resume` goes on where it stopped.
     """
     path = Path(path)
-    if path.is_dir() and not (path / RECORD).exists() and any(_foreign(path)):
+    if path.is_dir() and not _is_run(path) and any(_foreign(path)):
         raise RunError(f"{path} holds other files and no run: choose a new directory")
     with _locked(path):
         record = _begin(path, _new_record(model, scatter, data, command), resume, force)
@@ -199,6 +221,17 @@ def fit_run(
     return model
 
 
+def _is_run(path: Path) -> bool:
+    """Whether run.json is ours; a damaged one is, beside a model or a checkpoint."""
+    if not (path / RECORD).is_file():
+        return False
+    try:
+        record = json.loads((path / RECORD).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        return any((path / name).exists() for name in (MODEL, CHECKPOINT))
+    return isinstance(record, dict) and record.get("kind") == _KIND
+
+
 def _fit(model: GraphicalFlow, scatter: Scatter, path: Path) -> None:
     checkpoint = path / CHECKPOINT
     try:
@@ -218,7 +251,7 @@ def _write_results(model: GraphicalFlow, path: Path, record: dict[str, Any]) -> 
     io.write_text(path / EDGES, edges.to_csv(index=False))
     data = record["data"]
     size = {"rows": f"{data['rows']:g}", "d": len(data["columns"])}
-    io.write_text(path / README, _README.format(version=io.versions()["ggmflow"], file=data["file"], path=path, **size))
+    io.write_text(path / README, _README.format(version=io.versions()["ggmflow"], file=data["file"], **size))
 
 
 def _new_record(model: GraphicalFlow, scatter: Scatter, data: dict[str, str], command: str) -> dict[str, Any]:

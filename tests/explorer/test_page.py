@@ -21,6 +21,15 @@ NAMES = ["<script>alert(1)</script>", "<img src=x onerror=alert(2)>", "$$\\frac{
 QUERY = [f"query {k}" for k in range(6)]
 
 
+def until(page, condition, seconds=20):
+    """Wait for something to be true, and no longer than needed."""
+    for _ in range(20 * seconds):
+        if condition():
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError("it did not happen")
+
+
 def fitted(names, n_samples, **parameters):
     """An untrained flow for a chain of strongly related columns."""
     rng = np.random.default_rng(0)
@@ -217,13 +226,9 @@ def test_names_are_only_names(small, page):
     assert sorted(name for name, *_ in nodes) == sorted(NAMES)
     for name, x, y in nodes:
         page.mouse.move(x, y)
-        page.wait_for_timeout(150)
-        assert name in " ".join(page.locator(".bk-Tooltip, .bk-tooltip-content, [class*=tooltip]").all_text_contents())
+        until(page, lambda name=name: name in " ".join(page.locator("[class*=ooltip]").all_text_contents()))
         page.mouse.click(x, y)
-        page.wait_for_timeout(300)
-        assert name in page.locator("h2, .faint").all_text_contents() or any(
-            name in text for text in page.locator("h2, .faint").all_text_contents()
-        )
+        until(page, lambda name=name: any(name in text for text in page.locator("h2, .faint").all_text_contents()))
     page.locator("input[type=text]").first.press_sequentially("alert(2)")
     assert NAMES[1] in page.locator(".bk-menu").all_text_contents()
     page.keyboard.press("Enter")

@@ -119,4 +119,5 @@ def show_inline(model: GraphicalFlow, *, notebook_url: str = "http://localhost:8
     """
     prepared = prepare(model, evidence=evidence)
     output_notebook(hide_banner=True)
-    show(application(prepared), notebook_url=notebook_url)
+    # Without an address Bokeh would listen to the whole network.
+    show(application(prepared), notebook_url=notebook_url, address="localhost")

@@ -5,7 +5,6 @@ import datetime
 import hashlib
 import json
 import os
-import tempfile
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -17,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ggmflow import views
 from ggmflow.estimator import GraphicalFlow
+from ggmflow.io import replacing
 from ggmflow.report import drawing, sections, words
 from ggmflow.report.drawing import escape
 from ggmflow.report.numbers import FIELDS, RULES, Numbers, collect
@@ -69,17 +69,8 @@ def write_report(
         raise FileNotFoundError(f"the directory {str(target.parent)!r} does not exist: make it first")
     if target.is_dir():
         raise IsADirectoryError(f"{str(target)!r} is a directory: name a file in it, such as report.html")
-    # Made before the work too: a place that cannot be written to is refused in time.
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".report-", suffix=".html")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(render(model, collect(model, lam, q), data_name))
-        os.chmod(temporary, 0o644)  # a temporary file is for its owner alone, a report to be passed on
-        os.replace(temporary, target)
-    except BaseException:  # also when interrupted
-        if os.path.exists(temporary):
-            os.remove(temporary)
-        raise
+    with replacing(target) as temporary:
+        Path(temporary).write_text(render(model, collect(model, lam, q), data_name), encoding="utf-8", newline="\n")
     return target
 
 
