@@ -54,3 +54,10 @@ def test_scales_of_columns_do_not_matter_but_where_they_should():
     one = Scatter(scatter.matrix / np.outer(sd, sd), 20, np.zeros(2), np.ones(2), ("a", "b"))
     many = Scatter(100 * one.matrix, 20, np.zeros(2), np.ones(2), ("a", "b"))
     assert likely_lam(many, np.arange(2)) == pytest.approx(100 * likely_lam(one, np.arange(2)))
+
+
+def test_impossible_advice_is_not_given():
+    with pytest.raises(
+        ValueError, match=r"q=3 is outside the fitted range 0\.25 … 1\.25, and no fit goes beyond 0\.1 … 2"
+    ):
+        RANGES.condition(2.0, 3.0, 0.1)

@@ -330,6 +330,8 @@ def test_index(query, positions):
     ("query", "error", "message"),
     [
         (["age", "wieght"], ValueError, "no column is named 'wieght': did you mean 'weight'"),
+        (["Age"], ValueError, "no column is named 'Age': did you mean 'age'"),
+        (["zzz"], ValueError, "no column is named 'zzz': the columns are 'age'"),
         ("qqq", ValueError, "no column is named 'qqq'.*'age'"),
         (["age", "age"], ValueError, "twice: 'age'"),
         (["weight", 1], ValueError, "twice: 'weight'"),

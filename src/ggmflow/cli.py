@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import re
 import shlex
 import shutil
 import socket
@@ -397,7 +398,13 @@ def _mistakes(*kinds: type[Exception]) -> Iterator[None]:
     except kinds as error:
         if isinstance(error, OSError):
             _stop(f"cannot use {error.filename or 'a file'}: {error.strerror or error}")
-        _stop(str(error))
+        _stop(_as_options(str(error)))
+
+
+def _as_options(advice: str) -> str:
+    """Advice for Python, such as missing='em' or q=(0.1, 2), in terms of the command line."""
+    advice = re.sub(r"\b(missing|transform)='(\w+)'", r"--\1 \2", advice)
+    return re.sub(r"\bwith (lam|q|temperature)=\((\S+), (\S+)\)", r"with --\1 \2,\3", advice)
 
 
 @contextmanager

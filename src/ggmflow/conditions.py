@@ -58,6 +58,9 @@ class Ranges(NamedTuple):
                 raise ValueError(f"{name} must be a number, got {value!r}")
             if not low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
                 fitted = f"range {low:g} … {high:g}" if low < high else f"value {low:g}"
+                if name == "q" and not Q_LIMITS[0] <= value <= Q_LIMITS[1]:
+                    limits = f"{Q_LIMITS[0]:g} … {Q_LIMITS[1]:g}"
+                    raise ValueError(f"q={value:g} is outside the fitted {fitted}, and no fit goes beyond {limits}")
                 wider = f"({min(low, value):g}, {max(high, value):g})"
                 raise ValueError(f"{name}={value:g} is outside the fitted {fitted}: fit again with {name}={wider}")
             checked.append(float(np.clip(value, low, high)))

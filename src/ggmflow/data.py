@@ -346,9 +346,7 @@ class Scatter:
         if isinstance(entry, str):
             if entry in self.names:
                 return self.names.index(entry)
-            close = difflib.get_close_matches(entry, self.names) or self.names[:5]
-            hint = f"did you mean {' or '.join(map(repr, close))}?"
-            raise ValueError(f"no column is named {entry!r}: {hint}")
+            raise ValueError(f"no column is named {entry!r}: {_similar(entry, self.names)}")
         if isinstance(entry, bool) or not isinstance(entry, Integral):
             hint = " (np.flatnonzero turns a mask into positions)" if isinstance(entry, bool | np.bool_) else ""
             raise ValueError(f"a query takes names and integer positions, not {entry!r}{hint}")
@@ -360,6 +358,18 @@ class Scatter:
                 f"{self.names[int(entry)]!r}: write the name as text"
             )
         return int(entry)
+
+
+def _similar(entry: str, names: tuple[str, ...]) -> str:
+    """Which names may be meant; case and punctuation do not count."""
+
+    def letters(name: str) -> str:
+        return "".join(letter for letter in name.casefold() if letter.isalnum())
+
+    close = [name for name in names if letters(name) == letters(entry)] or difflib.get_close_matches(entry, names)
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    return f"the columns are {', '.join(map(repr, names[:8]))}{', …' if len(names) > 8 else ''}"
 
 
 def _check_n(n: object) -> None:
