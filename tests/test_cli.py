@@ -356,7 +356,18 @@ def stand_in(monkeypatch):
     return put
 
 
-def test_report_is_written_whole(fitted, tmp_path, stand_in):
+def test_report_of_a_run(fitted, tmp_path):
+    """The real one: numbers of the fit in a page, and places that cannot be written to."""
+    path = tmp_path / "report.html"
+    result = run(app, ["report", str(fitted[0]), "-o", str(path), "--lam", "2", "--q", "1"])
+    assert result.exit_code == 0, result.output
+    assert "table.csv" in path.read_text(encoding="utf-8")
+    refused(["report", fitted[0], "-o", tmp_path / "nowhere" / "x.html"], "there is no such directory")
+    refused(["report", fitted[0], "-o", tmp_path], "name a file in it")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_options_of_report(fitted, tmp_path, stand_in):
     asked = {}
 
     def write_report(model, path, *, data_name=None, lam=None, q=None):
@@ -370,14 +381,11 @@ def test_report_is_written_whole(fitted, tmp_path, stand_in):
     assert result.stdout == f"Written: {path}\n" and path.read_text() == "<html>"
     assert asked == {"names": tuple("abcd"), "data_name": "table.csv", "lam": 2.0, "q": 1.0}
 
-    def half(model, path, **options):
-        Path(path).write_text("<ht")
+    def full(model, path, **options):
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    stand_in("report", write_report=half)
+    stand_in("report", write_report=full)
     refused(["report", fitted[0], "-o", path], "No space left on device")
-    refused(["report", fitted[0], "-o", tmp_path / "nowhere" / "x.html"], "there is no such directory")
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"] and path.read_text() == "<html>"
 
 
 def test_explore_serves_until_it_is_stopped(fitted, stand_in):

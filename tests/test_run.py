@@ -170,9 +170,33 @@ def test_a_damaged_run_is_named(untrained, table, tmp_path, name, content, messa
         (run / name).write_bytes(content)
     with pytest.raises(RunError, match=message):
         load_run(run)
-    if (run / RECORD).exists():
+    if "not ours" in message:  # another program's directory is left alone
+        before = files_of(run)
+        with pytest.raises(RunError, match="choose a new directory"):
+            fit(run, table, force=True)
+        assert files_of(run) == before
+    elif (run / RECORD).exists():
         fit(run, table, force=True)  # the way out that messages name
         assert load_run(run).lam == 2.0
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("data", {"rows": "abc"}),
+        ("ranges", {"lam": 3}),
+        ("ranges", None),
+        ("chosen", {"lam": None, "q": 1.0, "at_ends": []}),
+        ("chosen", {"lam": 2.0, "q": 1.0}),
+    ],
+)
+def test_a_record_with_wrong_parts_is_named(untrained, table, tmp_path, part, value):
+    run = tmp_path / "run"
+    fit(run, table)
+    record = json.loads((run / RECORD).read_text(encoding="utf-8"))
+    (run / RECORD).write_text(json.dumps(record | {part: value}), encoding="utf-8")
+    with pytest.raises(RunError, match=f"has no valid '{part}'"):
+        read_record(run)
 
 
 def test_what_is_no_directory_is_named(tmp_path):

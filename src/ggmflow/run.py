@@ -189,7 +189,7 @@ def fit_run(
         Ctrl-C ends the fit; `resume` goes on where it stopped.
     """
     path = Path(path)
-    if path.is_dir() and not _is_run(path) and any(_foreign(path)):
+    if path.is_dir() and not _is_run(path) and ((path / RECORD).exists() or any(_foreign(path))):
         raise RunError(f"{path} holds other files and no run: choose a new directory")
     with _locked(path):
         record = _begin(path, _new_record(model, scatter, data, command), resume, force)

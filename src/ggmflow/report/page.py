@@ -2,6 +2,7 @@
 
 import base64
 import datetime
+import errno
 import hashlib
 import json
 import os
@@ -66,9 +67,9 @@ def write_report(
     check_is_fitted(model, "flow_")
     target = Path(path)
     if not target.parent.is_dir():  # before the work, not after it
-        raise FileNotFoundError(f"the directory {str(target.parent)!r} does not exist: make it first")
+        raise FileNotFoundError(errno.ENOENT, "there is no such directory: make it first", str(target.parent))
     if target.is_dir():
-        raise IsADirectoryError(f"{str(target)!r} is a directory: name a file in it, such as report.html")
+        raise IsADirectoryError(errno.EISDIR, "a directory: name a file in it, such as report.html", str(target))
     with replacing(target) as temporary:
         Path(temporary).write_text(render(model, collect(model, lam, q), data_name), encoding="utf-8", newline="\n")
     return target
