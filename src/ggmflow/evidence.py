@@ -303,7 +303,7 @@ def choose(surface: Callable[[float, float], Evidence], ranges: Ranges, *, num_l
     num_lam, num_q
         Size of the grid; one point for a range that is a point.
     """
-    x, qs = _axis(ranges.low[0], ranges.high[0], num_lam), _axis(*ranges.q, num_q)
+    x, qs = grid(ranges, num_lam, num_q)
 
     def line(at: Float[np.ndarray, " k"], q: float) -> Float[np.ndarray, " k"]:
         values = np.array([surface(float(np.exp(each)), q).value for each in at])
@@ -329,6 +329,11 @@ def choose(surface: Callable[[float, float], Evidence], ranges: Ranges, *, num_l
         if len(axis) > 1 and at in (axis[0], axis[-1])
     ]
     return Choice(float(np.clip(np.exp(place), *ranges.lam)), float(np.clip(q, *ranges.q)), tuple(ends))
+
+
+def grid(ranges: Ranges, num_lam: int, num_q: int) -> tuple[Float[np.ndarray, " num_lam"], Float[np.ndarray, " num_q"]]:
+    """Points of log λ and of q that `choose` looks at first; one point for a range that is a point."""
+    return _axis(ranges.low[0], ranges.high[0], num_lam), _axis(*ranges.q, num_q)
 
 
 def _axis(low: float, high: float, num: int) -> Float[np.ndarray, " k"]:

@@ -5,7 +5,6 @@ number equals that of ``model.posterior(lam, q, temperature, num_draws=...)``.
 """
 
 import warnings
-from itertools import product
 from typing import NamedTuple
 
 import networkx as nx
@@ -16,7 +15,7 @@ from scipy.stats import qmc
 
 from ggmflow.conditions import Choice
 from ggmflow.estimator import GraphicalFlow
-from ggmflow.evidence import choose
+from ggmflow.evidence import choose, grid
 from ggmflow.posterior import PoorFitWarning, Posterior
 from ggmflow.sampling import chunk_size, quick_chunk_size
 
@@ -237,9 +236,10 @@ def evidence_surface(model: GraphicalFlow, num_lam: int = 9, num_q: int = 5) -> 
         return found[lam, q]
 
     best = choose(evidence, ranges, num_lam=num_lam, num_q=num_q)
-    lams, qs = (sorted({point[k] for point in found}) for k in range(2))
-    values = np.array([found[point].value for point in product(lams, qs)]).reshape(len(lams), len(qs))
-    return Surface(np.array(lams), np.array(qs), values, best)
+    log_lams, qs = grid(ranges, num_lam, num_q)
+    lams = np.exp(log_lams)
+    values = np.array([[evidence(float(lam), float(q)).value for q in qs] for lam in lams])
+    return Surface(lams, qs, values, best)
 
 
 # --------------------------------------------------------------------------------------------------------------- layout
