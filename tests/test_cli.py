@@ -1,6 +1,7 @@
 """The commands as users type them: exit code, message, files."""
 
 import errno
+import html
 import json
 import os
 import re
@@ -367,11 +368,23 @@ def test_report_of_a_run(fitted, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
+def test_code_in_a_report_reads_the_file_as_it_was_read(untrained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame(NOISE, columns=list("abcd")).to_csv("semi.csv", sep=";", decimal=",", index=False)
+    options = ["--delimiter", ";", "--decimal", ",", "--lam", "2", "--q", "1", "--no-standardize"]
+    assert run(app, ["fit", "semi.csv", *options]).exit_code == 0
+    assert run(app, ["report", "run", "-o", "report.html"]).exit_code == 0
+    page = html.unescape(Path("report.html").read_text(encoding="utf-8"))
+    code = re.search(r"fit\((gf\.Scatter\.from_data\(.*\))\)\n", page)[1]
+    scatter = eval(code, {"gf": ggmflow})
+    np.testing.assert_array_equal(scatter.matrix, ggmflow.load_run("run").scatter_.matrix)
+
+
 def test_options_of_report(fitted, tmp_path, stand_in):
     asked = {}
 
-    def write_report(model, path, *, data_name=None, lam=None, q=None):
-        asked.update(names=model.scatter_.names, data_name=data_name, lam=lam, q=q)
+    def write_report(model, path, *, data_name=None, reading=None, lam=None, q=None):
+        asked.update(names=model.scatter_.names, data_name=data_name, reading=reading, lam=lam, q=q)
         Path(path).write_text("<html>")
 
     stand_in("report", write_report=write_report)
@@ -379,7 +392,7 @@ def test_options_of_report(fitted, tmp_path, stand_in):
     result = run(app, ["report", str(fitted[0]), "-o", str(path), "--lam", "2", "--q", "1"])
     assert result.exit_code == 0, result.output
     assert result.stdout == f"Written: {path}\n" and path.read_text() == "<html>"
-    assert asked == {"names": tuple("abcd"), "data_name": "table.csv", "lam": 2.0, "q": 1.0}
+    assert asked == {"names": tuple("abcd"), "data_name": "table.csv", "reading": {}, "lam": 2.0, "q": 1.0}
 
     def full(model, path, **options):
         raise OSError(errno.ENOSPC, "No space left on device", str(path))

@@ -231,7 +231,7 @@ def report(
     from ggmflow.report import write_report
 
     with _notes() as notes, _mistakes(OSError):
-        write_report(model, path, data_name=_data_name(record), lam=lam, q=q)
+        write_report(model, path, data_name=_data_name(record), reading=_reading(record), lam=lam, q=q)
     _tell(notes)
     _print_written(path)
 
@@ -350,6 +350,12 @@ def _open(
 
 def _data_name(record: dict[str, Any]) -> str:
     return str(record["data"].get("file", "data"))
+
+
+def _reading(record: dict[str, Any]) -> dict[str, str]:
+    """How the data file was read, where it was not as usual."""
+    usual = {"delimiter": ",", "decimal": "."}
+    return {name: found for name, value in usual.items() if (found := record["data"].get(name, value)) != value}
 
 
 def _command(context: typer.Context) -> str:

@@ -1,10 +1,12 @@
 """A posterior at one condition for other programs: GraphML, CSV, JSON or NetCDF; each file is written whole or not."""
 
+import io
 import json
 import math
 import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -115,15 +117,31 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _write_graphml(post: Posterior, path: str | os.PathLike[str], level: float) -> None:
-    graph = post.to_networkx(level, "f1")
+def graphml(post: Posterior, level: float | None = 0.9, rule: str | None = "f1") -> bytes:
+    """The graph of the edges with its condition, as the bytes of a GraphML file.
+
+    Parameters
+    ----------
+    post
+        The posterior.
+    level, rule
+        As in `Posterior.to_networkx`.
+    """
+    graph = post.to_networkx(level, rule)
     for name in graph:
         if _NOT_XML.search(name):
             raise ValueError(f"GraphML cannot hold the name {name!r}: rename the column, or export another format")
     condition = {"lam": post.lam, "q": post.q, "temperature": post.temperature}
     graph.graph.update({name: value for name, value in condition.items() if value is not None})
+    file = io.BytesIO()
+    nx.write_graphml(graph, file)
+    return file.getvalue()
+
+
+def _write_graphml(post: Posterior, path: str | os.PathLike[str], level: float) -> None:
+    content = graphml(post, level)
     with replacing(path) as temporary:
-        nx.write_graphml(graph, temporary)
+        Path(temporary).write_bytes(content)
 
 
 def _write_csv(post: Posterior, path: str | os.PathLike[str], level: float) -> None:

@@ -251,6 +251,8 @@ def test_downloads(small, page, tmp_path, button, name):
     if name.endswith("csv"):
         table = pd.read_csv(tmp_path / name)
         np.testing.assert_allclose(table["association"], post.association()[np.triu_indices(5, 1)])
+        ends = table[["association_lower", "association_upper"]].to_numpy().T
+        np.testing.assert_allclose(ends, post.association_interval(0.9)[:, *np.triu_indices(5, 1)])
     else:
         graph, expected = nx.read_graphml(tmp_path / name), post.to_networkx()
         assert set(map(frozenset, graph.edges)) == set(map(frozenset, expected.edges))

@@ -9,12 +9,10 @@ what is shown is exactly ``model.posterior(lam, q, temperature, num_draws=...)``
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
 
 import html
-import io
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any, NamedTuple
 
-import networkx as nx
 import numpy as np
 from bokeh.document import Document
 from bokeh.events import Pan, PanStart, Tap
@@ -35,6 +33,7 @@ from jaxtyping import Float
 from ggmflow import views
 from ggmflow.estimator import GraphicalFlow
 from ggmflow.explorer.panels import ACCENT, FONT, INK, AlongLam, Forest, Network, PairPosterior, Pairs, Plane
+from ggmflow.export import graphml
 from ggmflow.views import Surface, View
 
 # What makes an edge: label, rule, level of the intervals.
@@ -450,12 +449,19 @@ class Session:
     # ------------------------------------------------------------------------------------------------------ downloads
     def _save_graph(self) -> None:
         rule, level = RULES[str(self.rule.value)]
-        file = io.BytesIO()
-        nx.write_graphml(self.seen.posterior.to_networkx(level=level, rule=rule), file)
-        self._save("graph.graphml", "application/xml", file.getvalue().decode())
+        try:
+            content = graphml(self.seen.posterior, level, rule)
+        except ValueError as error:
+            self.texts["listed"].text = f"<h2>Edges</h2> <span class=poor>{html.escape(str(error))}</span>"
+        else:
+            self._save("graph.graphml", "application/xml", content.decode())
 
     def _save_table(self) -> None:
-        self._save("pairs.csv", "text/csv", self.seen.pairs.drop(columns=["i", "j"]).to_csv(index=False))
+        # Named as in the files of `ggmflow export`, where lower and upper are those of ω_ij.
+        names = {"lower": "association_lower", "upper": "association_upper"}
+        self._save(
+            "pairs.csv", "text/csv", self.seen.pairs.drop(columns=["i", "j"]).rename(columns=names).to_csv(index=False)
+        )
 
     def _save(self, name: str, kind: str, text: str) -> None:
         self.file.data = {"name": [name], "type": [kind], "text": [text]}

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -28,6 +29,7 @@ def write_report(
     path: str | os.PathLike[str],
     *,
     data_name: str | None = None,
+    reading: Mapping[str, str] | None = None,
     lam: ArrayLike | None = None,
     q: ArrayLike | None = None,
 ) -> Path:
@@ -46,6 +48,8 @@ def write_report(
         The file; an existing one is replaced only when the new one is complete.
     data_name
         What to call the data, for example the name of their file.
+    reading
+        How their file was read, where that matters: arguments `delimiter` and `decimal` of `Scatter.from_data`.
     lam, q : float or sequence of float, optional
         Values for the sliders, within the fitted ranges; default twelve λ and six q across them (nine and four where
         there are more than 1000 pairs), those of highest evidence among them.
@@ -71,11 +75,18 @@ def write_report(
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, "a directory: name a file in it, such as report.html", str(target))
     with replacing(target) as temporary:
-        Path(temporary).write_text(render(model, collect(model, lam, q), data_name), encoding="utf-8", newline="\n")
+        Path(temporary).write_text(
+            render(model, collect(model, lam, q), data_name, reading), encoding="utf-8", newline="\n"
+        )
     return target
 
 
-def render(model: GraphicalFlow, numbers: Numbers, data_name: str | None = None) -> str:
+def render(
+    model: GraphicalFlow,
+    numbers: Numbers,
+    data_name: str | None = None,
+    reading: Mapping[str, str] | None = None,
+) -> str:
     """The page as text.
 
     Parameters
@@ -84,8 +95,8 @@ def render(model: GraphicalFlow, numbers: Numbers, data_name: str | None = None)
         Fitted.
     numbers
         From `collect`.
-    data_name
-        What to call the data.
+    data_name, reading
+        As in `write_report`.
     """
     names, query, point = model.scatter_.names, model.query_.tolist(), numbers.selected
     blanket, island = len(query) < len(names), for_script(numbers, names, query)
@@ -123,7 +134,7 @@ def render(model: GraphicalFlow, numbers: Numbers, data_name: str | None = None)
     parts |= sections.choice(numbers, island)
     parts |= sections.trust(model, numbers)
     parts |= sections.data(model, data_name)
-    parts |= sections.again(model, numbers, data_name)
+    parts |= sections.again(model, numbers, data_name, reading or {})
     return Template(page).substitute(parts)
 
 

@@ -4,6 +4,7 @@ Every function gives texts for places of the template `page.html`, by name. Name
 """
 
 import platform
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -402,7 +403,7 @@ def data(model: GraphicalFlow, data_name: str | None) -> dict[str, str]:
     }
 
 
-def again(model: GraphicalFlow, numbers: Numbers, data_name: str | None) -> dict[str, str]:
+def again(model: GraphicalFlow, numbers: Numbers, data_name: str | None, reading: Mapping[str, str]) -> dict[str, str]:
     """Code, versions and ranges to get the same numbers."""
     from ggmflow import __version__  # here, because the package defines it only after its modules are imported
 
@@ -412,13 +413,16 @@ def again(model: GraphicalFlow, numbers: Numbers, data_name: str | None) -> dict
         for name, value in model.get_params(deep=False).items()
         if name != "progress" and repr(value) != repr(defaults[name])
     }
-    arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
+    data = repr(data_name or "data.csv")
+    if reading:  # what belongs to the reading of a file is then said there
+        read_as = {name: given.pop(name) for name in ("standardize", "transform", "missing") if name in given}
+        data = f"gf.Scatter.from_data({data}, {_arguments(read_as | dict(reading))})"
     lam, q = float(numbers.lam[numbers.start[0]]), float(numbers.q[numbers.start[1]])
     warm = "" if numbers.temperature == 1 else f"temperature={numbers.temperature!r}, "
     options = f"{warm}num_draws={numbers.num_draws}, random_state=0"
     code = [
         "import ggmflow as gf",
-        f"model = gf.GraphicalFlow({arguments}).fit({data_name or 'data.csv'!r})",
+        f"model = gf.GraphicalFlow({_arguments(given)}).fit({data})",
         f"post = model.posterior(lam={lam!r}, q={q!r}, {options})",
         "post.select_edges()                                  # the edges",
         "post.association(), post.association_interval(0.9)   # their strengths and intervals",
@@ -444,3 +448,7 @@ def again(model: GraphicalFlow, numbers: Numbers, data_name: str | None) -> dict
         "version": escape(__version__),
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
     }
+
+
+def _arguments(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in values.items())
