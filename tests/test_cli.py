@@ -10,6 +10,7 @@ import subprocess
 import sys
 import types
 from pathlib import Path
+from typing import NamedTuple
 
 import filelock
 import jax
@@ -380,6 +381,72 @@ def test_code_in_a_report_reads_the_file_as_it_was_read(untrained, tmp_path, mon
     np.testing.assert_array_equal(scatter.matrix, ggmflow.load_run("run").scatter_.matrix)
 
 
+def test_columns_are_dropped_and_row_labels_left_out(untrained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    TABLE.assign(id=[f"p{i}" for i in range(len(TABLE))]).to_csv("table.csv")  # pandas writes a first column of labels
+    options = ["--lam", "2", "--q", "1"]
+    refused = run(app, ["fit", "table.csv", *options])
+    assert refused.exit_code == 2 and "column 'id'" in refused.output and "--drop 'id'" in refused.output
+    result = run(app, ["fit", "table.csv", *options, "--drop", "id"])
+    assert result.exit_code == 0 and "labels of the rows" in result.output
+    assert ggmflow.load_run("run").scatter_.names == tuple("abcd")
+    assert run(app, ["report", "run"]).exit_code == 0
+    assert "drop=['id']" in html.unescape(Path("run/report.html").read_text(encoding="utf-8"))
+    unknown = run(app, ["fit", "table.csv", *options, "--drop", "idd", "-o", "other"])
+    assert unknown.exit_code == 2 and "did you mean 'id'" in unknown.output and not Path("other").exists()
+
+
+def test_rules_of_summary_and_export(fitted, tmp_path):
+    post = ggmflow.load_run(fitted[0]).posterior()
+    for rule in ("interval", "fdr"):
+        result = run(app, ["summary", str(fitted[0]), "--rule", rule, "--level", "0.5", "--json"])
+        found = {frozenset((edge["row"], edge["column"])) for edge in json.loads(result.stdout)["edges"]}
+        chosen = post.select_edges(rule, **({"level": 0.5} if rule == "interval" else {}))
+        assert found == {frozenset((post.names[i], post.names[j])) for i, j in np.argwhere(chosen.edges) if i < j}
+        path = tmp_path / f"{rule}.csv"
+        assert (
+            run(app, ["export", str(fitted[0]), "-f", "csv", "--rule", rule, "--level", "0.5", "-o", path]).exit_code
+            == 0
+        )
+        assert pd.read_csv(path)["edge"].sum() == len(found)
+
+
+# ----------------------------------------------------------------------------------------------------------- reproduce
+def test_reproduce_tells_what_it_does_and_goes_on(tmp_path, monkeypatch):
+    from ggmflow import reproduce
+    from ggmflow.reproduce.record import Job
+
+    class Settings(NamedTuple):
+        size: int = 3
+
+    def stopped():
+        raise KeyboardInterrupt
+
+    ends = [stopped, lambda: {"numbers": pd.DataFrame({"value": [2.0]})}]
+    toy = types.SimpleNamespace(
+        QUICK=Settings(),
+        jobs=lambda settings: [
+            Job("first", lambda: {"numbers": pd.DataFrame({"value": [1.0]})}),
+            Job("second", ends.pop(0)),
+        ],
+        figures=lambda tables: {},
+    )
+    monkeypatch.setattr(reproduce, "experiment", lambda name: toy)
+    command = ["reproduce", "toy", "--quick", "-o", str(tmp_path)]
+    result = run(app, command)
+    assert result.exit_code == 130 and "✓ first" in result.output and "goes on from there" in result.output
+    result = run(app, command)
+    assert result.exit_code == 0 and "first" not in result.output and "✓ second" in result.output
+    assert f"Written: {tmp_path / 'toy' / 'numbers.csv'}" in result.output
+    assert pd.read_csv(tmp_path / "toy" / "numbers.csv")["value"].tolist() == [1.0, 2.0]
+    about = json.loads((tmp_path / "toy" / "about.json").read_text(encoding="utf-8"))
+    assert about["command"].endswith(f"reproduce toy --output {tmp_path} --quick")
+    toy.QUICK = Settings(4)
+    ends.append(stopped)
+    result = run(app, command)
+    assert result.exit_code == 2 and "other settings" in result.output
+
+
 def test_options_of_report(fitted, tmp_path, stand_in):
     asked = {}
 
@@ -416,12 +483,7 @@ def test_explore_serves_until_it_is_stopped(fitted, stand_in):
 
 
 def test_a_port_in_use_is_named_with_a_free_one(fitted, stand_in):
-    def serve(model, *, port, open_browser, on_ready):
-        with socket.socket() as another:
-            another.bind(("127.0.0.1", port))
-
-    stand_in("explorer", serve=serve)
-    with socket.socket() as taken:
+    with socket.socket() as taken:  # the real server finds out, before anything is computed
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
@@ -479,10 +541,20 @@ def test_a_mistyped_command_is_explained_with_exit_code_2(arguments):
 def test_version_and_help_with_examples():
     assert run(app, ["--version"]).output.strip() == f"ggmflow {ggmflow.__version__}"
     help = run(app, ["--help"]).output
-    for command in ("fit", "summary", "report", "explore", "export", "demo"):
+    for command in ("fit", "summary", "report", "explore", "export", "demo", "reproduce"):
         assert re.search(rf"│ {command} ", help)
         assert re.search(rf"Examples\s+ggmflow {command}", run(app, [command, "--help"]).output)
     assert "--install-completion" in help
+
+
+def test_help_and_completion_do_not_wait_for_what_they_do_not_need():
+    code = "import sys, ggmflow.cli; print([m for m in ('jax', 'pandas', 'matplotlib') if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert result.stdout == "[]\n", result.stderr
+    environment = {"_GGMFLOW_COMPLETE": "complete_bash", "COMP_WORDS": "ggmflow re", "COMP_CWORD": "1"}
+    program_file = Path(sys.executable).with_name("ggmflow")
+    result = subprocess.run([program_file], capture_output=True, text=True, timeout=60, env=os.environ | environment)
+    assert result.stdout.split() == ["report", "reproduce"]
 
 
 def program(*arguments, **environment):

@@ -444,19 +444,22 @@ BAD_CSV = {
     "blank": (b"\n \n", "is empty: it needs a header"),
     "header only": (b"a,b\n", r"Found 0 sample\(s\)"),
     "short line": (b"a,b\n1,2\n3\n", "line 3 has 1 fields, but the header has 2"),
-    "long line": (b"a,b\n\n1,2,3\n", "line 3 has 3 fields, but the header has 2"),
+    "long line": (b"a,b\n\n1,2,3\n4,5\n", "line 3 has 3 fields, but the header has 2"),
+    "long lines": (b"a,b\n7,2,3\n8,5,6\n", "line 2 has 3 fields, but the header has 2"),
     "semicolons": (b"a;b\n1,5;2\n3;4\n", r"separated by semicolons, not commas: .*delimiter=';'.*--delimiter ';'"),
     "tabs": (b"a\tb\n1\t2\n3\t4\n", r"separated by tabs, not commas: .*delimiter='\\t'.*--delimiter 'tab'"),
     "one column": (b"a\n1\n2\n", r"Found 1 feature\(s\)"),
     "no header": (b"0.5,1\n2,3\n4,6\n", "line 1 holds numbers.*header with names is required"),
     "no header, integers": (b"0,2\n2,3\n4,6\n", "line 1 holds numbers"),
-    "index column": (b",a,b\n0,1,2\n1,3,5\n", "column 1 has no name: .*row index"),
+    "unnamed column": (b"a,,b\n0,1,2\n1,3,5\n", "column 2 has no name: .*extra comma"),
+    "two unnamed columns": (b",,b\n0,1,2\n1,3,5\n", "column 1 has no name"),
+    "workbook": (b"PK\x03\x04\xff\xfe\x00", "save it as CSV first"),
     "same names": (b"a, a\n1,2\n3,5\n", "these repeat: 'a'"),
     "text": (b"a,b\n1,2\n3,low\n", "column 'b', line 3: could not convert string to float: 'low'"),
     "inf": (b"a,b\n1,2\n3,-Inf\n", "column 'b', line 3 is -inf"),
-    "not UTF-8": ("a,b\n1,2\n3,5\n".encode("utf-16"), "not a CSV file in UTF-8"),
-    "binary": (b"PK\x03\x04\xff\xfe\x00", "not a CSV file in UTF-8"),
-    "oversized field": (b"a,b\n" + b"1" * 200_000 + b",2\n", "not a CSV file in UTF-8"),
+    "not UTF-8": ("a,b\n1,2\n3,5\n".encode("utf-16"), "not a CSV file in UTF-8: it seems to be in UTF-16"),
+    "binary": (b"\x89\xff\xfe\x00", "not a CSV file in UTF-8: .*decode"),
+    "oversized field": (b"a,b\n" + b"1" * 200_000 + b",2\n", "not a CSV file in UTF-8: field larger"),
 }
 
 
@@ -465,6 +468,40 @@ def test_bad_csv_is_named(tmp_path, content, message):
     (tmp_path / "table.csv").write_bytes(content)
     with pytest.raises(ValueError, match=message):
         Scatter.from_data(tmp_path / "table.csv")
+
+
+ROW_LABELS = {
+    "pandas": ",a,b\n0,1.5,2\n1,3,4\n",
+    "R, write.csv": '"","a","b"\n"p1",1.5,2\n"p2",3,4\n',
+    "R, write.table": '"a","b"\n"1",1.5,2\n"2",3,4\n',
+    "R, with names": "a,b\np1,1.5,2\np2,3,4\n",
+}
+
+
+@pytest.mark.parametrize("text", ROW_LABELS.values(), ids=ROW_LABELS.keys())
+def test_labels_of_rows_are_left_out(tmp_path, text):
+    (tmp_path / "table.csv").write_text(text)
+    with pytest.warns(UserWarning, match="labels of the rows") as caught:
+        scatter = Scatter.from_data(tmp_path / "table.csv", standardize=False)
+    assert caught[0].filename == __file__
+    assert scatter.names == ("a", "b")
+    np.testing.assert_allclose(scatter.mean, [2.25, 3.0])
+
+
+@pytest.mark.parametrize("kind", ["file", "pandas", "polars"])
+def test_columns_can_be_left_out(tmp_path, kind):
+    frame = pd.DataFrame({"id": ["p1", "p2"], "a": [1.5, 3.0], "date": ["x", "y"], "b": [2.0, 4.0]})
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    X = {"file": tmp_path / "table.csv", "pandas": frame, "polars": pl.DataFrame(frame.to_dict("list"))}[kind]
+    scatter = Scatter.from_data(X, standardize=False, drop=["date", "id"])
+    assert scatter.names == ("a", "b")
+    np.testing.assert_allclose(scatter.mean, [2.25, 3.0])
+    with pytest.raises(ValueError, match="no column 'dat' to drop: did you mean 'date'"):
+        Scatter.from_data(X, drop=["dat"])
+    with pytest.raises(ValueError, match="no column 'zzz' to drop: the columns are 'id'"):
+        Scatter.from_data(X, drop="zzz")
+    with pytest.raises(ValueError, match=r"column 'id'.*drop=\['id'\]"):
+        Scatter.from_data(X)
 
 
 DIALECTS = {

@@ -106,6 +106,7 @@ class Scatter:
         names: Sequence[str] | None = None,
         delimiter: str = ",",
         decimal: str = ".",
+        drop: Sequence[str] = (),
     ) -> "Scatter":
         """Summarize a table whose rows are observations.
 
@@ -129,6 +130,9 @@ class Scatter:
             Column names; default those of the table, or x0, x1, … for an array.
         delimiter, decimal : str
             What separates fields, and decimals, in a file.
+        drop : sequence of str
+            Columns to leave out, such as identifiers. In a file, a first column without a name is taken for labels of
+            the rows and left out with a warning.
 
         Returns
         -------
@@ -139,7 +143,7 @@ class Scatter:
             raise ValueError(f"unknown transform {transform!r}: choose None or 'nonparanormal'")
         if missing not in ("error", "drop", "em"):
             raise ValueError(f"unknown missing={missing!r}: choose 'error', 'drop' or 'em'")
-        values, labels, where = read_table(X, names, delimiter=delimiter, decimal=decimal)
+        values, labels, where = read_table(X, names, delimiter=delimiter, decimal=decimal, drop=drop)
         values = values[usable_rows(values, labels, where, missing)]
         _check_varying(values, labels)
         observed = None if transform is None else np.sort(values, axis=0)  # NaN comes last

@@ -30,7 +30,7 @@ _FIRST = ["row", "column", *_ASSOCIATION, "mean", "sd", "median", "lower", "uppe
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def entry_table(post: Posterior, level: float = 0.9) -> pd.DataFrame:
+def entry_table(post: Posterior, level: float = 0.9, rule: str = "f1") -> pd.DataFrame:
     """`Posterior.summary` with the interval of the association, what it is, and the condition in every row.
 
     Parameters
@@ -39,6 +39,8 @@ def entry_table(post: Posterior, level: float = 0.9) -> pd.DataFrame:
         The posterior.
     level
         Of the credible intervals.
+    rule
+        What makes an edge, as in `Posterior.select_edges`.
 
     Returns
     -------
@@ -47,7 +49,7 @@ def entry_table(post: Posterior, level: float = 0.9) -> pd.DataFrame:
         "regression weight"; missing, as they are, for a diagonal entry), edge, edge_probability, p_positive, mean, sd,
         median, lower, upper (of ω_ij), lam, q, temperature, level, rule. `attrs` as in `summary`.
     """
-    table = post.summary(level, rule="f1")
+    table = post.summary(level, rule=rule)
     names, lower, upper = list(post.names), *post.association_interval(level)
     a = pd.Index([names[k] for k in post.query]).get_indexer(table["row"].to_list())
     b = pd.Index(names).get_indexer(table["column"].to_list())
@@ -138,30 +140,30 @@ def graphml(post: Posterior, level: float | None = 0.9, rule: str | None = "f1")
     return file.getvalue()
 
 
-def _write_graphml(post: Posterior, path: str | os.PathLike[str], level: float) -> None:
-    content = graphml(post, level)
+def _write_graphml(post: Posterior, path: str | os.PathLike[str], level: float, rule: str) -> None:
+    content = graphml(post, level, rule)
     with replacing(path) as temporary:
         Path(temporary).write_bytes(content)
 
 
-def _write_csv(post: Posterior, path: str | os.PathLike[str], level: float) -> None:
-    write_text(path, entry_table(post, level).to_csv(index=False))
+def _write_csv(post: Posterior, path: str | os.PathLike[str], level: float, rule: str) -> None:
+    write_text(path, entry_table(post, level, rule).to_csv(index=False))
 
 
-def _write_json(post: Posterior, path: str | os.PathLike[str], level: float) -> None:
-    table = entry_table(post, level)
+def _write_json(post: Posterior, path: str | os.PathLike[str], level: float, rule: str) -> None:
+    table = entry_table(post, level, rule)
     content = describe(post, table) | {"entries": records(table)}
     write_text(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def _write_netcdf(post: Posterior, path: str | os.PathLike[str], level: float) -> None:
+def _write_netcdf(post: Posterior, path: str | os.PathLike[str], level: float, rule: str) -> None:
     data = post.to_arviz()
     with replacing(path) as temporary:
         data.to_netcdf(temporary)
 
 
 # Format → default name of the file, and what writes it.
-FORMATS: dict[str, tuple[str, Callable[[Posterior, str | os.PathLike[str], float], None]]] = {
+FORMATS: dict[str, tuple[str, Callable[[Posterior, str | os.PathLike[str], float, str], None]]] = {
     "graphml": ("graph.graphml", _write_graphml),
     "csv": ("summary.csv", _write_csv),
     "json": ("summary.json", _write_json),
@@ -169,7 +171,7 @@ FORMATS: dict[str, tuple[str, Callable[[Posterior, str | os.PathLike[str], float
 }
 
 
-def export(post: Posterior, path: str | os.PathLike[str], format: str, *, level: float = 0.9) -> None:
+def export(post: Posterior, path: str | os.PathLike[str], format: str, *, level: float = 0.9, rule: str = "f1") -> None:
     """Write a posterior to a file.
 
     Parameters
@@ -183,6 +185,8 @@ def export(post: Posterior, path: str | os.PathLike[str], format: str, *, level:
         for ArviZ.
     level
         Of the credible intervals.
+    rule
+        What makes an edge, as in `Posterior.select_edges`.
 
     Examples
     --------
@@ -190,4 +194,4 @@ def export(post: Posterior, path: str | os.PathLike[str], format: str, *, level:
     """
     if format not in FORMATS:
         raise ValueError(f"unknown format {format!r}: choose one of {', '.join(FORMATS)}")
-    FORMATS[format][1](post, path, level)
+    FORMATS[format][1](post, path, level, rule)

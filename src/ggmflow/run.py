@@ -12,7 +12,7 @@ Every file is replaced whole, and run.json last: what it says is true at every m
 import hashlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -151,7 +151,7 @@ def fit_run(
     model: GraphicalFlow,
     scatter: Scatter,
     path: str | Path,
-    data: dict[str, str],
+    data: Mapping[str, Any],
     command: str,
     *,
     resume: bool = False,
@@ -254,14 +254,14 @@ def _write_results(model: GraphicalFlow, path: Path, record: dict[str, Any]) -> 
     io.write_text(path / README, _README.format(version=io.versions()["ggmflow"], file=data["file"], **size))
 
 
-def _new_record(model: GraphicalFlow, scatter: Scatter, data: dict[str, str], command: str) -> dict[str, Any]:
+def _new_record(model: GraphicalFlow, scatter: Scatter, data: Mapping[str, Any], command: str) -> dict[str, Any]:
     parameters = {name: value for name, value in model.get_params().items() if name != "progress"}
     record = {
         "kind": _KIND,
         "format": FORMAT,
         "status": "starting",
         "command": command,
-        "data": data | {"rows": scatter.n, "columns": list(scatter.names)},
+        "data": dict(data) | {"rows": scatter.n, "columns": list(scatter.names)},
         "parameters": parameters,
         "versions": io.versions(),
         "started": _now(),

@@ -3,8 +3,10 @@
 import csv
 import os
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ def read_table(
     min_columns: int = 2,
     delimiter: str = ",",
     decimal: str = ".",
+    drop: Sequence[str] = (),
 ) -> tuple[Float[np.ndarray, "n d"], tuple[str, ...], Callable[[int], str]]:
     """Numbers with NaN for what is missing, column names, and how to call row i in a message."""
     _check_signs(delimiter, decimal)
@@ -47,12 +50,25 @@ def read_table(
         return f"row {i}" if lines is None else f"line {lines[i]}"
 
     labels = check_names(found if names is None else names, len(columns))
+    kept = _kept(labels, drop)
+    labels, columns = tuple(labels[j] for j in kept), [columns[j] for j in kept]
     shape = (len(columns[0]) if columns else 0, len(columns))
     for count, axis, least in ((shape[1], "feature", min_columns), (shape[0], "sample", min_rows)):
         if count < least:
             raise ValueError(f"Found {count} {axis}(s) (shape={shape}) while a minimum of {least} is required.")
     values = [_to_float(column, name, where) for column, name in zip(columns, labels, strict=True)]
     return np.column_stack(values), labels, where
+
+
+def _kept(labels: tuple[str, ...], drop: Sequence[str]) -> list[int]:
+    """Positions of the columns that are not to be dropped."""
+    left_out = [drop] if isinstance(drop, str) else list(map(str, drop))
+    for name in left_out:
+        if name not in labels:
+            near = get_close_matches(name, labels, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(map(repr, labels[:5]))}, …"
+            raise ValueError(f"there is no column {name!r} to drop: {hint}")
+    return [j for j, label in enumerate(labels) if label not in left_out]
 
 
 def _read_array(X: Any) -> np.ndarray:
@@ -92,9 +108,10 @@ def _read_csv(path: Path, delimiter: str, decimal: str) -> tuple[list[str], list
             # A blank line is nothing, but ",," is a row of missing values.
             rows = [(reader.line_num, row) for row in reader if len(row) > 1 or "".join(row).strip()]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{str(path)!r} is not a CSV file in UTF-8: {error}") from None
+        raise ValueError(f"{str(path)!r} is not a CSV file in UTF-8: {_other_kind(path) or error}") from None
     if not rows:
         raise ValueError(f"{str(path)!r} is empty: it needs a header and rows of numbers")
+    rows = _without_row_labels(rows)
     header = [name.strip() for name in rows[0][1]]
     _check_header(header, path, delimiter)
     for line, row in rows:
@@ -104,6 +121,39 @@ def _read_csv(path: Path, delimiter: str, decimal: str) -> tuple[list[str], list
         rows = [rows[0], *((line, _points_for_commas(row, line)) for line, row in rows[1:])]
     columns = [_read_fields([row[j] for _, row in rows[1:]]) for j in range(len(header))]
     return header, columns, [line for line, _ in rows[1:]]
+
+
+def _other_kind(path: Path) -> str | None:
+    """What a file that is no CSV in UTF-8 seems to be."""
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start.startswith(b"PK"):
+        return "it seems to be a workbook such as .xlsx; save it as CSV first"
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "it seems to be in UTF-16; save it as CSV in UTF-8"
+    return None
+
+
+def _without_row_labels(rows: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
+    """Rows as R and pandas write them begin with a label that the header leaves empty or out."""
+    header, body = rows[0][1], rows[1:]
+    # One field more than the header may also be a mistake; these are labels: names that differ, or a count.
+    labels = [row[0].strip() for _, row in body if len(row) == len(header) + 1]
+    counts = ([*map(str, range(len(body)))], [*map(str, range(1, len(body) + 1))])
+    named = len(set(labels)) == len(body) and all(_number(label) is None for label in labels)
+    left_out = len(labels) == len(body) > 0 and (named or labels in counts)
+    empty = len(header) > 1 and not header[0].strip() and all(name.strip() for name in header[1:])
+    if not left_out and not empty:
+        return rows
+    warnings.warn("the first column has no name: it is taken for labels of the rows and left out", stacklevel=5)
+    return [(rows[0][0], header if left_out else header[1:]), *((line, row[1:]) for line, row in body)]
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _points_for_commas(row: list[str], line: int) -> list[str]:
@@ -168,7 +218,7 @@ def _parse(entries: list[Any], name: str, where: Callable[[int], str]) -> Float[
         except (TypeError, ValueError, OverflowError) as error:
             # float() says what is wrong, but not where. Objects that are no numbers stay a TypeError.
             kind = TypeError if isinstance(error, TypeError) else ValueError
-            hint = "encode the column as numbers or leave it out; leave missing entries empty"
+            hint = f"encode the column as numbers, leave it out with drop=[{name!r}], or leave missing entries empty"
             if isinstance(entry, str) and "," in entry:
                 hint = "if decimals follow a comma, give decimal=',' (--decimal ',' on the command line)"
             raise kind(f"column {name!r}, {where(i)}: {error}; {hint}") from None

@@ -4,9 +4,11 @@ import signal
 import socket
 import subprocess
 import sys
+import types
 
 import pytest
 from bokeh.document import Document
+from bokeh.io.state import curstate
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.ioloop import IOLoop
 from tornado.websocket import websocket_connect
@@ -67,6 +69,28 @@ def test_it_listens_on_this_machine_only():
         return found
 
     assert set(IOLoop().run_sync(addresses)) <= {"127.0.0.1", "::1"}
+
+
+def test_in_a_notebook_it_listens_on_this_machine_only(monkeypatch, untrained):
+    """The whole way through Bokeh's show; only what would be printed into the notebook is kept instead."""
+    from bokeh.io import notebook
+
+    shown = []
+    monkeypatch.setitem(sys.modules, "ipykernel", types.ModuleType("ipykernel"))
+    monkeypatch.setattr(notebook, "publish_display_data", lambda data, *args, **kwargs: shown.append(data))
+    model = quick().fit(TABLE)
+
+    async def addresses():
+        model.explore(notebook_url="http://localhost:8888", evidence=False)
+        running = list(curstate().uuid_to_server.values())
+        found = [each.getsockname()[0] for one in running for each in one._http._sockets.values()]
+        for one in running:
+            await server._stop(one)
+        return found
+
+    found = IOLoop().run_sync(addresses)
+    assert found and set(found) <= {"127.0.0.1", "::1"}
+    assert any("localhost" in str(each) for each in shown)
 
 
 def test_ctrl_c_ends_it_cleanly(tmp_path, untrained):

@@ -29,7 +29,7 @@ def write_report(
     path: str | os.PathLike[str],
     *,
     data_name: str | None = None,
-    reading: Mapping[str, str] | None = None,
+    reading: Mapping[str, Any] | None = None,
     lam: ArrayLike | None = None,
     q: ArrayLike | None = None,
 ) -> Path:
@@ -49,7 +49,7 @@ def write_report(
     data_name
         What to call the data, for example the name of their file.
     reading
-        How their file was read, where that matters: arguments `delimiter` and `decimal` of `Scatter.from_data`.
+        How their file was read, where that matters: arguments `delimiter`, `decimal` and `drop` of `Scatter.from_data`.
     lam, q : float or sequence of float, optional
         Values for the sliders, within the fitted ranges; default twelve λ and six q across them (nine and four where
         there are more than 1000 pairs), those of highest evidence among them.
@@ -85,7 +85,7 @@ def render(
     model: GraphicalFlow,
     numbers: Numbers,
     data_name: str | None = None,
-    reading: Mapping[str, str] | None = None,
+    reading: Mapping[str, Any] | None = None,
 ) -> str:
     """The page as text.
 

@@ -403,7 +403,7 @@ def data(model: GraphicalFlow, data_name: str | None) -> dict[str, str]:
     }
 
 
-def again(model: GraphicalFlow, numbers: Numbers, data_name: str | None, reading: Mapping[str, str]) -> dict[str, str]:
+def again(model: GraphicalFlow, numbers: Numbers, data_name: str | None, reading: Mapping[str, Any]) -> dict[str, str]:
     """Code, versions and ranges to get the same numbers."""
     from ggmflow import __version__  # here, because the package defines it only after its modules are imported
 

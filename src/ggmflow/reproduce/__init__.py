@@ -1,0 +1,58 @@
+"""The paper's experiments with our code: `ggmflow reproduce toy`, `edges`, `blanket`, `runtime`.
+
+Every experiment is a module with `FULL` and `QUICK` settings and three functions:
+
+    jobs(settings) -> list[Job]        the work, in pieces that are kept when finished
+    figures(tables) -> {name: Figure}  drawn from the tables alone
+    section(tables) -> str             its part of docs/results.md, from the tables alone
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ggmflow.reproduce.record import carry_out, write_figures
+
+EXPERIMENTS = ("toy", "edges", "blanket", "runtime")
+
+
+def experiment(name: str) -> Any:
+    """The module of an experiment; imported only now, because some need packages of the extra `experiments`."""
+    return import_module(f"ggmflow.reproduce.{name}")
+
+
+def reproduce(
+    name: str,
+    output: Path,
+    *,
+    quick: bool = False,
+    command: str = "",
+    tell: Callable[[str, float | None], None] = lambda name, seconds: None,
+) -> tuple[dict[str, pd.DataFrame], list[Path]]:
+    """Do an experiment, or what is left of it, and draw its figures.
+
+    Parameters
+    ----------
+    name
+        One of `EXPERIMENTS`.
+    output
+        Its tables and figures go to the directory `output`/`name`.
+    quick
+        Small enough for a test; the numbers mean nothing.
+    command
+        That was typed, for the record.
+    tell
+        As in `record.carry_out`.
+
+    Returns
+    -------
+    tables : dict of DataFrame
+    figures : list of Path
+    """
+    module, directory = experiment(name), output / name
+    settings = module.QUICK if quick else module.FULL
+    tables = carry_out(directory, module.jobs(settings), settings._asdict(), command, tell)
+    return tables, write_figures(directory, module.figures(tables))
