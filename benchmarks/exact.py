@@ -2,7 +2,7 @@
 
     python -m benchmarks.exact [--quick]
 
-NUTS works in softplus-Cholesky coordinates: L_jj = softplus(x_jj), log density = log p̃(L) + log|dΩ/dL| + Σ log σ(x_jj).
+NUTS works in softplus-Cholesky coordinates (`ggmflow.reproduce.nuts`).
 The exact sampler runs 64 chains, NUTS four of them vectorized (faster here than one after the other).
 Both run in float64 with their compilation and warm-up left out; what counts is the entry of Ω with the smallest
 bulk effective sample size (rank-normalized, all chains) over the wall time of sampling.
@@ -12,13 +12,13 @@ import argparse
 import time
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ggmflow import gibbs, target
+from ggmflow import gibbs
 from ggmflow.data import Scatter
+from ggmflow.reproduce.nuts import run_nuts
 from ggmflow.simulate import toy_problem
 
 # (d, n, λ): the paper's toy problem and its edge-recovery problem
@@ -32,48 +32,6 @@ def run_exact(scatter, lam, q, num_draws):
     begin = time.perf_counter()
     chains = gibbs.sample(jax.random.key(1), scatter, lam, q, start=start, num_draws=num_draws, num_warmup=0)
     return time.perf_counter() - begin, chains
-
-
-def run_nuts(scatter, lam, q, num_draws, num_warmup, start):
-    """The same for NUTS, four chains side by side, started at draws of the exact posterior."""
-    from numpyro.infer import MCMC, NUTS  # pyright: ignore[reportMissingImports]
-
-    d = scatter.n_features
-    row, col = target.entry_indices(d, d)
-    diagonal = row == col
-
-    with jax.enable_x64(True):
-        S, n = jnp.asarray(scatter.matrix), float(scatter.n)
-
-        def potential(x):
-            columns = target.to_columns(jnp.where(diagonal, jax.nn.softplus(x), x), d, d)
-            log_p = target.unnormalized_log_prob(columns, S, n, lam, q) + target.log_volume(columns)
-            return -log_p - jnp.sum(jax.nn.log_sigmoid(x[diagonal]))
-
-        entries = np.linalg.cholesky(start)[:, row, col]
-        initial = entries.copy()
-        initial[:, diagonal] = np.log(np.expm1(entries[:, diagonal]))
-        sampler = MCMC(
-            NUTS(potential_fn=potential),
-            num_warmup=num_warmup,
-            num_samples=num_draws,
-            num_chains=len(start),
-            chain_method="vectorized",
-            progress_bar=False,
-        )
-        sampler.warmup(jax.random.key(0), init_params=jnp.asarray(initial))
-        sampler.run(jax.random.key(1), extra_fields=("num_steps",))  # compiles the sampling phase
-        begin = time.perf_counter()
-        sampler.run(jax.random.key(2), extra_fields=("num_steps",))
-        x = np.array(sampler.get_samples(group_by_chain=True))
-        seconds = time.perf_counter() - begin
-        steps = float(np.mean(sampler.get_extra_fields()["num_steps"]))
-    x[..., diagonal] = np.logaddexp(0, x[..., diagonal])
-    L = np.zeros((*x.shape[:2], d, d))
-    L[..., row, col] = x
-    draws = L @ np.swapaxes(L, -1, -2)
-    conditions = (np.full(len(start), value) for value in (lam, q, 1.0))
-    return seconds, gibbs.Chains(draws, *conditions), steps
 
 
 def main():
@@ -108,7 +66,7 @@ def main():
         for q in (1.0, 0.5):
             num_draws, num_nuts, num_warmup = (50, 20, 20) if quick else (1000, 500 if q == 1 else 250, 500)
             seconds, exact = run_exact(scatter, lam, q, num_draws)
-            nuts_seconds, nuts, steps = run_nuts(scatter, lam, q, num_nuts, num_warmup, exact.draws[:4, -1])
+            nuts, nuts_seconds, _, steps = run_nuts(scatter, lam, q, num_nuts, num_warmup, exact.draws[:4, -1])
             rate, nuts_rate = exact.ess_bulk.min() / seconds, nuts.ess_bulk.min() / nuts_seconds
             # Do they agree? The largest difference of means, in posterior sds.
             difference = np.abs(exact.pooled.mean(0) - nuts.pooled.mean(0)) / exact.pooled.std(0)

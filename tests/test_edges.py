@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from ggmflow import edges
-from ggmflow.edges import best_f1, expected_f1, find_rule, largest_set, two_groups
+from ggmflow.edges import EdgeSelection, best_f1, expected_f1, find_rule, largest_set, two_groups
 from ggmflow.estimates import Sample
 from ggmflow.precision import free_entries
 
@@ -225,3 +225,8 @@ def test_numbers_have_defaults():
     assert find_rule(rate=0.2) == ("fdr", {"rate": 0.2}) and find_rule() == find_rule("f1")
     assert find_rule(threshold=0) == ("probability", {"threshold": 0.0, "cut": 0.5})
     assert find_rule("f1")[1] == {} and find_rule("interval")[1] == {"level": 0.9}
+
+
+def test_a_selection_is_shown_in_one_line():
+    found = EdgeSelection(np.eye(3, k=1, dtype=bool), "the 90 % interval without zero", None, 0.0, 0.5, 1)
+    assert repr(found).startswith("<EdgeSelection: 1 edge by the 90 % interval without zero; fields edges, rule")

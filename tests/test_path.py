@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 import ggmflow as gf
 from ggmflow.baselines import graphical_lasso
 from ggmflow.baselines.nonconvex import nonconvex_precision
-from ggmflow.path import complete, make_problem, solve_path
+from ggmflow.path import ModePath, complete, make_problem, solve_path
 from tests.models import quick
 
 
@@ -247,3 +247,8 @@ def test_a_warning_where_the_solver_stopped_short(model, monkeypatch):
     monkeypatch.setattr("ggmflow.path._NEWTON_STEPS", 1)
     with pytest.warns(RuntimeWarning, match="not quite stationary"):
         model("full").path(1.25, 1.0)
+
+
+def test_a_path_is_shown_in_one_line():
+    path = ModePath(0.5, np.array([4.0, 1.0]), np.ones((2, 3, 3)), np.zeros(2), np.zeros(2), np.array([0, 3]), ["", ""])
+    assert repr(path).startswith("<ModePath: 2 modes at q = 0.5, λ from 1 to 4, 0 to 3 edges; fields q, lam")

@@ -77,6 +77,10 @@ class EdgeSelection(NamedTuple):
     expected_f1: float
     n_edges: int
 
+    def __repr__(self) -> str:
+        pairs = f"{self.n_edges} {'edge' if self.n_edges == 1 else 'edges'} by {self.rule}"
+        return f"<EdgeSelection: {pairs}; fields {', '.join(self._fields)}>"
+
 
 def two_groups(scores: Pairs, n_features: int) -> TwoGroups:
     """Probability of an edge from the scores of all pairs.

@@ -70,6 +70,11 @@ class ModePath(NamedTuple):
     n_edges: Int[np.ndarray, " k"]
     start: list[str]
 
+    def __repr__(self) -> str:
+        along = f"{len(self.lam)} modes at q = {self.q:g}, λ from {np.min(self.lam):.3g} to {np.max(self.lam):.3g}"
+        edges = f"{np.min(self.n_edges)} to {np.max(self.n_edges)} edges"
+        return f"<ModePath: {along}, {edges}; fields {', '.join(self._fields)}>"
+
 
 class Problem(NamedTuple):
     """f at one (ρ, q)."""

@@ -1,6 +1,7 @@
 """Baselines: other estimators of sparse precision matrices, and how well each finds the edges."""
 
 from ggmflow.baselines.bayesian_graphical_lasso import bayesian_graphical_lasso
+from ggmflow.baselines.blanket_gibbs import blanket_gibbs
 from ggmflow.baselines.graphical_lasso import graphical_lasso
 from ggmflow.baselines.metrics import EdgeMetrics, average_precision, edge_metrics
 from ggmflow.baselines.nonconvex import NonconvexResult, ledoit_wolf_precision, nonconvex_precision
@@ -15,6 +16,7 @@ __all__ = [
     "NonconvexResult",
     "ledoit_wolf_precision",
     "bayesian_graphical_lasso",
+    "blanket_gibbs",
     # penalties
     "PENALTIES",
     "penalty_value",
