@@ -1,27 +1,19 @@
 """The paper's experiments with our code: `ggmflow reproduce toy`, `edges`, `blanket`, `runtime`.
 
-Every experiment is a module with `FULL` and `QUICK` settings and three functions:
+Every experiment is a module with `FULL` and `QUICK` settings and four functions:
 
     jobs(settings) -> list[Job]        the work, in pieces that are kept when finished
     figures(tables) -> {name: Figure}  drawn from the tables alone
+    verdicts(tables) -> DataFrame      what was published, what we found, and what that means
     section(tables) -> str             its part of docs/results.md, from the tables alone
 """
 
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from ggmflow.reproduce.record import carry_out, write_figures
-
-EXPERIMENTS = ("toy", "edges", "blanket", "runtime")
-
-
-def experiment(name: str) -> Any:
-    """The module of an experiment; imported only now, because some need packages of the extra `experiments`."""
-    return import_module(f"ggmflow.reproduce.{name}")
+from ggmflow.reproduce.record import carry_out, experiment, write_figures
 
 
 def reproduce(
@@ -37,7 +29,7 @@ def reproduce(
     Parameters
     ----------
     name
-        One of `EXPERIMENTS`.
+        toy, edges, blanket or runtime.
     output
         Its tables and figures go to the directory `output`/`name`.
     quick

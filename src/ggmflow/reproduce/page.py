@@ -12,8 +12,7 @@ from typing import Any
 import pandas as pd
 
 from ggmflow.io import write_text
-from ggmflow.reproduce import EXPERIMENTS, experiment
-from ggmflow.reproduce.record import read_about, read_tables
+from ggmflow.reproduce.record import EXPERIMENTS, experiment, read_about, read_tables
 
 _OPENING = """# The paper's results, and ours
 

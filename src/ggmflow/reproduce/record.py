@@ -9,6 +9,7 @@ Figures and texts are made from the tables, so they can be made again without th
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,8 +18,14 @@ from matplotlib.figure import Figure
 
 from ggmflow.io import replacing, versions, write_text
 
+EXPERIMENTS = ("toy", "edges", "blanket", "runtime")
 ABOUT = "about.json"
 LARGEST_FIGURE = 200_000  # bytes
+
+
+def experiment(name: str) -> Any:
+    """The module of an experiment; imported only now, because some take long to load."""
+    return import_module(f"ggmflow.reproduce.{name}")
 
 
 class Job(NamedTuple):
