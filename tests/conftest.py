@@ -1,6 +1,8 @@
 """Shared set-up: strict dtypes, so that a float32 never slips into a float64 computation unseen; one compile cache."""
 
+import gc
 import os
+from pathlib import Path
 
 import filelock
 import jax
@@ -32,6 +34,16 @@ def compilation_cache(shared_directory):
         if "GGMFLOW_CACHE" not in os.environ:
             patch.setenv("GGMFLOW_CACHE", str(shared_directory / "compiled"))
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_programs_are_let_go():
+    """Each takes some of the memory areas that Linux grants a process, 65530; beyond them XLA crashes."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture

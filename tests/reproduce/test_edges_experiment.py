@@ -116,8 +116,8 @@ def test_scores_of_a_penalty_found_by_scikit_learn(tables, data):
 
 def test_scores_of_the_bayesian_graphical_lasso_from_its_draws(tables, data):
     _, truth, scatter = data
-    kept, warmup, thin = QUICK.bayesian_lasso
-    lengths = {"num_chains": 1, "num_draws": kept, "num_warmup": warmup, "thin": thin}
+    kept = MAIN.effort.lasso_draws
+    lengths = {"num_chains": 1, "num_draws": kept, "num_warmup": kept, "thin": 4}
     chains = bayesian_graphical_lasso(scatter, hyperprior=(1.0, 0.1), **lengths)
     saved = row(tables, "BGL")
     assert saved["lam"] == pytest.approx(chains.lam.mean(), rel=1e-4)
