@@ -258,7 +258,7 @@ def run_kaufmann(settings: Settings) -> dict[str, pd.DataFrame]:
     query, rows = list(range(size.s)), []
     for lam in sorted({lam for lam, _ in grid(_lam_range(scatter, size), 2)}):
         run = partial(blanket_gibbs, scatter, query, lam, num_chains=num_chains, num_draws=num_draws)
-        first = _seconds(lambda run=run: run(num_chains=1, burn_in=0))
+        first = np.nan if rows else _seconds(lambda run=run: run(num_chains=1, burn_in=0))
         begin = time.perf_counter()
         chains = run(burn_in=burn_in)
         sweep = (time.perf_counter() - begin) / (num_chains * (burn_in + num_draws))  # all sweeps cost the same
@@ -268,7 +268,7 @@ def run_kaufmann(settings: Settings) -> dict[str, pd.DataFrame]:
                 "s": size.s,
                 "lam": lam,
                 "q": 1.0,
-                "compile_seconds": max(0.0, first - num_draws * sweep) if not rows else np.nan,
+                "compile_seconds": np.nan if rows else max(0.0, first - num_draws * sweep),
                 "seconds_per_500": 500 * sweep,
                 "draws_per_second": 1 / sweep,
                 "effective_per_second": float(chains.ess_bulk.min()) / (num_chains * num_draws * sweep),
