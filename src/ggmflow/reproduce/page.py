@@ -54,7 +54,8 @@ def markdown(table: pd.DataFrame) -> str:
 def _made(about: dict[str, Any]) -> str:
     seconds, versions = sum(about["seconds"].values()), about["versions"]
     of = ", ".join(f"{name} {version}" for name, version in versions.items())
-    return f"*Made by `{about['command']}` in {seconds / 60:.0f} min; {of}.*"
+    cores = "one core" if about["cores"] == 1 else f"{about['cores']} cores"
+    return f"*Made by `{about['command']}` in {seconds / 60:.0f} min on {cores}; {of}.*"
 
 
 if __name__ == "__main__":

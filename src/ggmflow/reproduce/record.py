@@ -1,6 +1,6 @@
 """Tables of an experiment, made job by job and kept on disk: a job that was finished is never done again.
 
-    directory/about.json     command, settings, versions, seconds of every finished job
+    directory/about.json     command, settings, versions, cores, seconds of every finished job
     directory/<table>.csv    rows of all jobs; the column `job` says whose
 
 Figures and texts are made from the tables, so they can be made again without the work.
@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import joblib
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -72,7 +73,8 @@ def carry_out(
     """
     directory.mkdir(parents=True, exist_ok=True)
     asked = json.loads(json.dumps(dict(settings)))
-    about = read_about(directory) or {"command": command, "settings": asked, "versions": versions(), "seconds": {}}
+    new = {"command": command, "settings": asked, "versions": versions(), "cores": joblib.cpu_count(), "seconds": {}}
+    about = read_about(directory) or new
     if about["settings"] != asked:
         raise ValueError(f"{directory} holds results of other settings; give another directory, or remove it")
     tables = read_tables(directory)
