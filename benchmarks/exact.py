@@ -2,7 +2,7 @@
 
     python -m benchmarks.exact [--quick]
 
-NUTS works in softplus-Cholesky coordinates (`ggmflow.reproduce.nuts`).
+NUTS works in softplus-Cholesky coordinates (`ggmflow.reproduce.runtime.nuts`).
 The exact sampler runs 64 chains, NUTS four of them vectorized (faster here than one after the other).
 Both run in float64 with their compilation and warm-up left out; what counts is the entry of Ω with the smallest
 bulk effective sample size (rank-normalized, all chains) over the wall time of sampling.
@@ -18,7 +18,7 @@ from rich.table import Table
 
 from ggmflow import gibbs
 from ggmflow.data import Scatter
-from ggmflow.reproduce.nuts import run_nuts
+from ggmflow.reproduce.runtime.nuts import run_nuts
 from ggmflow.simulate import toy_problem
 
 # (d, n, λ): the paper's toy problem and its edge-recovery problem

@@ -2,8 +2,8 @@
 
     python -m benchmarks.published [--seconds 60] [--more] [--published-only]
 
-The published architecture, its settings and the environment that it runs in are those of `ggmflow.reproduce.published`;
-what favours it stands there too. ggmflow's compilation is counted.
+The published architecture, its settings and the environment that it runs in are those of
+`ggmflow.reproduce.runtime.published`; what favours it stands there too. ggmflow's compilation is counted.
 
 Both get the toy problem d = n = 15, λ ∈ [10^-½, 10], q ∈ [¼, 1¼]. What is compared is the ELBO, the mean over draws of
 log p̃(Ω) − log q(Ω), both with respect to Lebesgue measure on the entries of Ω, T = 1, averaged over λ ∈ {½, 2, 8} and
@@ -29,7 +29,7 @@ from rich.table import Table
 
 import ggmflow as gf
 from ggmflow.data import Scatter
-from ggmflow.reproduce.published import (
+from ggmflow.reproduce.runtime.published import (
     LAM_RANGE,
     POINTS,
     Q_RANGE,

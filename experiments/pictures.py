@@ -23,6 +23,7 @@ from ggmflow import simulate
 ASSETS = Path(__file__).parents[1] / "docs" / "assets"
 NAMES = "TP53 BRCA1 EGFR MYC KRAS PTEN RB1 CDK4 MDM2 AKT1 VEGFA STAT3 JUN FOS IL6".split()
 ROWS, SEED, PORT = 200, 1, 5090
+COLOURS = 128  # enough for the demo's flat drawings, and a third of the bytes
 
 
 def main() -> None:
@@ -77,7 +78,7 @@ def _one_below_the_other(paths: list[Path]) -> None:
     for part in parts:
         whole.paste(part, (0, above))
         above += part.height
-    whole.save(ASSETS / "demo.png", optimize=True)
+    whole.quantize(COLOURS).save(ASSETS / "demo.png", optimize=True)
 
 
 def _shoot(page: Page, name: str) -> None:

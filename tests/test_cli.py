@@ -5,10 +5,12 @@ import html
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
 import types
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
@@ -144,7 +146,9 @@ def test_a_bad_table_is_one_line_and_leaves_nothing(tmp_path, text, message):
 
 BAD_OPTIONS = {
     "query": (["--query", "a,bb"], "no column is named 'bb'"),
-    "same query": (["--query", "a,a"], "a"),
+    "same query": (["--query", "a,a"], "the query names a column twice: 'a'"),
+    "two lines": (["--query", "a\nb"], "names are separated by commas, in one line"),
+    "two lines dropped": (["--drop", "a\nb"], "names are separated by commas, in one line"),
     "range of words": (["--lam", "low,high"], "--lam takes a number or two of them, low,high.*'low,high'"),
     "three numbers": (["--q", "1,2,3"], "--q takes a number or two of them"),
     "reversed": (["--lam", "8,2"], "the first number must not exceed the second"),
@@ -533,9 +537,44 @@ MISTAKES += ["export run --format xml", "explore run --port 0", "summary run --t
 
 @pytest.mark.parametrize("arguments", MISTAKES)
 def test_a_mistyped_command_is_explained_with_exit_code_2(arguments):
-    result = run(app, arguments.split())
-    assert result.exit_code == 2
-    assert "Traceback" not in result.output
+    refused(arguments.split(), r"\(see \S+( \w+)? --help\)$")
+
+
+def test_ends_from_a_file_are_only_text(fitted, tmp_path):
+    """Whoever sends a run directory must not reach the terminal of the one who looks at it."""
+    directory = tmp_path / "run"
+    shutil.copytree(fitted[0], directory)
+    record = json.loads((directory / "run.json").read_text(encoding="utf-8"))
+    record["chosen"]["at_ends"] = ["\x1b]0;owned\x07 [red]the upper end of q[/red]"]
+    (directory / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    told = run(app, ["summary", str(directory)]).stdout
+    assert "[red]the upper end" in " ".join(told.split()) and "\x1b" not in told and "\x07" not in told
+
+
+def test_a_condition_that_was_given_is_not_said_to_be_chosen(table, tmp_path, untrained):
+    told = run(app, ["fit", str(table), "-o", str(tmp_path / "run"), "--lam", "2", "--q", "1", "--steps", "25"]).stdout
+    assert "λ = 2, q = 1, as given" in told and "evidence" not in told
+
+
+def test_lam_that_is_left_out_is_the_best_for_the_q_that_is_given(fitted):
+    """Not the λ of the best q: summary, export and report would then disagree."""
+    model = ggmflow.load_run(fitted[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        best, joint = model.select(q=1.0), model.select()
+    told = json.loads(run(app, ["summary", str(fitted[0]), "--q", "1", "--json"]).stdout)
+    assert told["condition"]["lam"] == pytest.approx(best.lam)
+    assert best.lam != pytest.approx(joint.lam, rel=0.01)
+
+
+def test_a_report_is_not_written_into_a_run_that_is_being_made(fitted, tmp_path):
+    directory = tmp_path / "run"
+    shutil.copytree(fitted[0], directory)
+    with filelock.FileLock(directory / ".lock"):
+        refused(["report", directory], "another ggmflow is at work in")
+        refused(["export", directory, "--format", "csv"], "another ggmflow is at work in")
+        assert run(app, ["export", str(directory), "--format", "csv", "-o", str(tmp_path / "t.csv")]).exit_code == 0
+    assert not (directory / "report.html").exists()
 
 
 def test_version_and_help_with_examples():
@@ -575,4 +614,4 @@ def test_as_a_program(fitted, tmp_path):
 def test_shell_completion_knows_the_commands():
     environment = {"_PYTHON _M GGMFLOW_COMPLETE": "", "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     result = program("--show-completion", "bash", **environment)
-    assert result.returncode == 0 and "COMPREPLY" in result.stdout
+    assert result.returncode == 0 and "COMPREPLY" in result.stdout and "ggmflow" in result.stdout

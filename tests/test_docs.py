@@ -1,15 +1,26 @@
-"""Every Python block of the README and the pages runs: blocks of one page share their variables, in order."""
+"""Every block of the README and the pages runs: Python in order with shared variables, commands with few steps."""
 
 import re
+import shlex
+import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 import jax
 import matplotlib
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
+from typer.testing import CliRunner
+
+from ggmflow import commands, estimator, explorer
+from ggmflow.cli import app
+from tests.models import TABLE, no_training
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(\w*)", re.MULTILINE)
+SHELL = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -50,6 +61,51 @@ def test_blocks_are_found():
     """Else a change of fences would turn the tests above off unseen."""
     expected = {"README.md", *(f"docs/{name}.md" for name in ("index", "data", "training", "posterior", "flow"))}
     assert expected | {"docs/baselines.md"} <= {name_of(page) for page in PAGES if blocks_of(page)}
+
+
+def commands_of(page):
+    """Lines of the shell blocks, without comments."""
+    lines = "".join(SHELL.findall(page.read_text(encoding="utf-8"))).splitlines()
+    return [words for words in (shlex.split(line, comments=True) for line in lines) if words]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)], ids=name_of)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_commands_of_a_page_run(page, tmp_path, monkeypatch):
+    """`ggmflow` for real, without training and without waiting for a browser; of others, that they exist."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(estimator, "train", no_training)
+    served, reproduced = [], []
+    monkeypatch.setattr(explorer, "serve", lambda model, **options: served.append(model))
+    monkeypatch.setattr(commands, "reproduce", lambda *arguments: reproduced.append(arguments))
+    TABLE.to_csv("data.csv", index=False)
+    TABLE.mask(np.eye(len(TABLE), TABLE.shape[1], dtype=bool)).to_csv("blood.csv", index=False)
+    asked = {"explore": 0, "reproduce": 0}
+    made = CliRunner().invoke(app, ["fit", "data.csv", "-o", "run", "--steps", "25"])  # pages may begin with a look
+    assert made.exit_code == 0, made.output
+    for name, *rest in commands_of(page):
+        if name == "ggmflow":
+            if rest[0] == "fit" and "--resume" not in rest:
+                rest += ["--force"]
+            result = CliRunner().invoke(app, [*rest, *(["--steps", "25"] if rest[0] == "fit" else [])])
+            assert result.exit_code == 0, (rest, result.output)
+            asked[rest[0]] = asked.get(rest[0], 0) + 1
+        elif name == "make":
+            assert re.search(rf"^{re.sub('-.*', '-%', rest[0])}:", (ROOT / "Makefile").read_text(), re.MULTILINE), rest
+        elif name == "pip":
+            extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+            assert rest[0] == "install" and re.fullmatch(r"ggmflow\[(\w+)\]", rest[1])[1] in extras
+        else:
+            assert name.endswith("python") and rest[0] == "-m", f"what is {name}?"
+            assert find_spec(rest[1]) is not None, rest
+    assert (len(served), len(reproduced)) == (asked["explore"], asked["reproduce"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_is_of_a_kind_that_is_run_or_shown(page):
+    """A fence of another kind would be code that nobody runs."""
+    kinds = set(FENCE.findall(page.read_text(encoding="utf-8")))
+    assert kinds <= {"", "python", "sh", "text", "rooms"}, kinds
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "ggmflow"
 BLOCK = re.search(r"```rooms\n(.*?)```", (ROOT / "docs" / "design.md").read_text(encoding="utf-8"), re.S)
-LINES = [line.split() for line in BLOCK[1].splitlines()]
+LINES = [line.split() for line in re.split(r"\n(?! )", BLOCK[1].strip())]  # an indented line goes on with the one above
 # A package itself, its __init__, stands below its modules.
 ORDER = [name for room, *inner in LINES for name in [*(f"{room}.{module}" for module in inner), room]]
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))

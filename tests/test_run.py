@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -46,11 +47,11 @@ def table(tmp_path):
     return path
 
 
-def fit(path, table, resume=False, force=False, **parameters):
+def fit(path, table, resume=False, force=False, drop=(), **parameters):
     """One condition: nothing is to be chosen, so no prior is fitted."""
     given = {"lam": 2.0, "q": 1.0, "steps": CHUNK, "random_state": 0, "progress": False, **parameters}
-    about = describe_file(table) | {"delimiter": ",", "decimal": "."}
-    model, scatter = gf.GraphicalFlow(**given), Scatter.from_data(table)
+    about = describe_file(table) | {"delimiter": ",", "decimal": ".", "drop": list(drop)}
+    model, scatter = gf.GraphicalFlow(**given), Scatter.from_data(table, drop=drop)
     return fit_run(model, scatter, path, about, COMMAND, resume=resume, force=force)
 
 
@@ -70,6 +71,7 @@ def test_a_run_says_what_it_is_and_loads(untrained, table, tmp_path):
         "sha256": 64,
         "delimiter": ",",
         "decimal": ".",
+        "drop": [],
         "rows": 20,
         "columns": list("abcd"),
     }
@@ -117,6 +119,7 @@ def test_a_finished_run_is_kept_unless_forced(untrained, table, tmp_path):
         ({"lam": (1.0, 2.0)}, r"lam was 2\.0 and is 1\.0,2\.0"),
         ({"steps": None}, "steps was 25 and is the default"),
         ({"query": ["a"]}, "query was the default and is a"),
+        ({"drop": ["c"]}, "drop was the default and is c"),
     ],
 )
 def test_resuming_with_other_parameters_is_explained(untrained, table, tmp_path, change, message):
@@ -188,6 +191,9 @@ def test_a_damaged_run_is_named(untrained, table, tmp_path, name, content, messa
         ("ranges", None),
         ("chosen", {"lam": None, "q": 1.0, "at_ends": []}),
         ("chosen", {"lam": 2.0, "q": 1.0}),
+        ("chosen", {"lam": 2.0, "q": 1.0, "at_ends": [3]}),
+        ("seconds", np.nan),
+        ("seconds", 10**400),
     ],
 )
 def test_a_record_with_wrong_parts_is_named(untrained, table, tmp_path, part, value):
@@ -212,7 +218,7 @@ def test_two_fits_cannot_share_a_directory(untrained, table, tmp_path):
     run.mkdir()
     with (
         filelock.FileLock(run / ".lock"),
-        pytest.raises(RunError, match=r"another fit is at work in .*run: wait for it"),
+        pytest.raises(RunError, match=r"another ggmflow is at work in .*run: wait for it"),
     ):
         fit(run, table)
     assert files_of(run) <= {".lock"}
@@ -326,6 +332,19 @@ def test_a_damaged_checkpoint_is_named(untrained, monkeypatch, table, tmp_path):
     monkeypatch.undo()  # train for real: that reads the checkpoint
     with pytest.raises(RunError, match=r"cannot go on: .*checkpoint.*Begin anew with --force"):
         fit(run, table, resume=True)
+
+
+def test_time_before_a_kill_is_counted(untrained, table, tmp_path):
+    run = tmp_path / "run"
+    fit(run, table)
+    record = read_record(run) | {"status": "running", "seconds": 100.0}
+    del record["chosen"], record["ranges"]
+    (run / RECORD).write_text(json.dumps(record))
+    (run / CHECKPOINT).write_bytes(b"")
+    moment = datetime.fromisoformat(record["updated"]).timestamp() + 1000
+    os.utime(run / CHECKPOINT, (moment, moment))  # the last sign of life of the fit that was killed
+    fit(run, table, resume=True)
+    assert 1100 <= read_record(run)["seconds"] < 1200
 
 
 def test_a_failed_fit_says_so(monkeypatch, table, tmp_path):

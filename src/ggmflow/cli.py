@@ -8,14 +8,46 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 
 from ggmflow import __version__
 
+_UsageError: Any = typer.BadParameter.__bases__[0]  # of click, which newer versions of typer bring along
+
+
+class _Group(TyperGroup):
+    """Commands whose wrong use is told in one line, as other mistakes are."""
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        with _one_line():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _one_line():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    try:
+        yield
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            raise
+        message, context = error.format_message().replace("Value error, ", ""), error.ctx
+        told = f" (see {context.command_path} --help)" if context else ""
+        typer.secho(f"Error: {' '.join(message.split()).rstrip('.')}{told}", err=True, fg="red")
+        raise typer.Exit(2) from None
+
+
 app = typer.Typer(
+    cls=_Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -28,11 +60,13 @@ _DATA, _MODEL, _RUN, _CONDITION = "Data", "Model", "Run", "Condition"
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Directory that ggmflow fit has written.")]
 Lam = Annotated[
     float | None,
-    typer.Option(help="Shrinkage λ; default: chosen by evidence.", rich_help_panel=_CONDITION, show_default=False),
+    typer.Option(
+        help="Shrinkage λ; default: that of highest evidence.", rich_help_panel=_CONDITION, show_default=False
+    ),
 ]
 Q = Annotated[
     float | None,
-    typer.Option(help="Exponent q; default: chosen by evidence.", rich_help_panel=_CONDITION, show_default=False),
+    typer.Option(help="Exponent q; default: that of highest evidence.", rich_help_panel=_CONDITION, show_default=False),
 ]
 Level = Annotated[float, typer.Option(help="Level of the credible intervals.")]
 Rule = Annotated[

@@ -3,14 +3,13 @@
 import csv
 import errno
 import json
-import math
 import re
 import shlex
 import socket
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,7 +26,7 @@ from ggmflow.estimator import GraphicalFlow, RangeWarning
 from ggmflow.export import FORMATS, describe, edge_table, entry_table, records, strongest
 from ggmflow.export import export as write_export
 from ggmflow.posterior import PoorFitWarning, Posterior
-from ggmflow.run import REPORT, RunError, describe_file, fit_run, load_run, read_record
+from ggmflow.run import REPORT, RunError, describe_file, fit_run, load_run, locked, read_record
 
 
 def fit(
@@ -123,11 +122,11 @@ def summary(
 
 def report(run: Path, output: Path | None, lam: float | None, q: float | None) -> None:
     """Write the page."""
-    record, model, _ = _open(run, lam, q)
-    path = run / REPORT if output is None else output
     from ggmflow.report import write_report
 
-    with _notes() as notes, _mistakes(OSError):
+    path = run / REPORT if output is None else output
+    with _notes() as notes, _mistakes(RunError, OSError), _place(run, output):
+        record, model, _ = _open(run, lam, q)
         write_report(model, path, data_name=_data_name(record), reading=_reading(record), lam=lam, q=q)
     _tell(notes)
     _print_written(path)
@@ -156,9 +155,9 @@ def export(
     run: Path, format: str, output: Path | None, lam: float | None, q: float | None, level: float, rule: str
 ) -> None:
     """Write one file for other programs."""
-    _, _, post = _open(run, lam, q, level)
     path = run / FORMATS[format][0] if output is None else output
-    with _notes() as notes, _mistakes(ImportError, ValueError, OSError):
+    with _notes() as notes, _mistakes(ImportError, ValueError, RunError, OSError), _place(run, output):
+        _, _, post = _open(run, lam, q, level)
         write_export(post, path, format, level=level, rule=rule)
     _tell(notes)
     _print_written(path)
@@ -200,7 +199,10 @@ def reproduce(experiment: str, directory: Path, quick: bool, command: str) -> No
 # ------------------------------------------------------------------------------------------------------------- reading
 def _names(text: str | None) -> list[str]:
     """Names separated by commas; one that holds a comma is quoted."""
-    return [name.strip() for name in next(csv.reader([text or ""], skipinitialspace=True), [])]
+    try:
+        return [name.strip() for name in next(csv.reader([text or ""], skipinitialspace=True), [])]
+    except csv.Error:  # a line break outside quotes
+        _stop(f"names are separated by commas, in one line; got {text!r}")
 
 
 def _range(name: str, text: str) -> Any:
@@ -231,6 +233,12 @@ def _open(
         record, model = read_record(run), load_run(run)
     with _mistakes(ValueError):  # outside the fitted ranges; nothing is drawn yet
         return record, model, model.posterior(lam, q)
+
+
+def _place(run: Path, output: Path | None) -> AbstractContextManager[None]:
+    """What is written into a run must be of the fit in it: no other fit begins there meanwhile."""
+    read_record(run)  # nothing is left in a directory that is no run
+    return locked(run) if output is None else nullcontext()
 
 
 def _data_name(record: dict[str, Any]) -> str:
@@ -303,9 +311,9 @@ def _line(text: str, style: str = "yellow") -> None:
     Console(stderr=True, soft_wrap=True, highlight=False).print(_text(text), style=style)
 
 
-def _text(text: str) -> Text:
+def _text(text: str, style: str = "") -> Text:
     """Text of unknown origin: neither markup nor control characters of the terminal do anything."""
-    return Text("".join(character if character.isprintable() else "�" for character in text))
+    return Text("".join(character if character.isprintable() else "�" for character in text), style=style)
 
 
 def _print_json(run: Path, record: dict[str, Any], post: Posterior, table: pd.DataFrame, top: int | None) -> None:
@@ -322,7 +330,7 @@ def _print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame,
     edges, attributes = edge_table(table), table.attrs
     s, d = len(post.query), len(post.names)
     pairs = s * (s - 1) // 2 + s * (d - s)
-    chosen, ranges = record.get("chosen", {}), record.get("ranges", {})
+    chosen, ranges = record["chosen"], record["ranges"]
     lines = Table.grid(padding=(0, 2))
     lines.add_column(style="bold", no_wrap=True)
     lines.add_column(overflow="fold")
@@ -332,17 +340,19 @@ def _print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame,
     fitted = ", ".join(
         f"{symbol} from {ranges[name][0]:.3g} to {ranges[name][1]:.3g}"
         for name, symbol in (("lam", "λ"), ("q", "q"), ("temperature", "temperature"))
-        if name in ranges and ranges[name][0] < ranges[name][1]
+        if ranges[name][0] < ranges[name][1]
     )
     how = "stopped early after" if record.get("training") == "stopped early" else "trained for"
     lines.add_row("Fit", _text(f"{how} {record.get('steps')} steps, {_duration(record['seconds'])}; {fitted}"))
-    choice = [float(chosen.get(name, math.nan)) for name in ("lam", "q")]
+    choice = [float(chosen[name]) for name in ("lam", "q")]
     best, here = (f"λ = {lam:.3g}, q = {q:.3g}" for lam, q in (choice, (post.lam, post.q)))
     is_best = np.allclose(choice, np.array([post.lam, post.q], float), rtol=1e-6)
-    where = f"{here}, the highest evidence" if is_best else f"{here} (evidence prefers {best})"
+    only = all(low == high for low, high in (ranges["lam"], ranges["q"]))
+    reason = ", as given" if only else ", the highest evidence" if is_best else f" (evidence prefers {best})"
+    where = f"{here}{reason}"
     lines.add_row("Shown at", _text(where))
-    for end in chosen.get("at_ends", []) if is_best else []:
-        lines.add_row("", Text(f"The evidence is highest at {end}: a wider range may be better still.", style="yellow"))
+    for end in chosen["at_ends"] if is_best else []:
+        lines.add_row("", _text(f"The evidence is highest at {end}: a wider range may be better still.", "yellow"))
     message = str(attributes["message"])
     lines.add_row("Trust", Text(message, style="yellow" if message.startswith("Poor") else "green"))
     if message.startswith("Poor"):

@@ -264,7 +264,8 @@ class GraphicalFlow(BaseEstimator):
         Parameters
         ----------
         lam, q
-            Default `lam_`, `q_`.
+            One that is left out is that of highest evidence, given the other: ``posterior()`` is at `lam_` and `q_`,
+            ``posterior(q=1.0)`` at the λ of ``select(q=1.0)``.
         temperature
             1 for the posterior.
         average
@@ -286,8 +287,8 @@ class GraphicalFlow(BaseEstimator):
             return Posterior(self._mixture(lam, q), names, self.query_, lam, q, temperature, **options)
         self._ranges.condition(self._ranges.lam[0], self._ranges.q[0], temperature)  # before anything is chosen
         if lam is None or q is None:
-            choice = self._chosen()
-            lam, q = choice.lam if lam is None else lam, choice.q if q is None else q
+            choice = self._chosen() if lam is None and q is None else self.select(lam, q)
+            lam, q = choice.lam, choice.q
         source = self._source(lam, q, temperature)
         return Posterior(source, names, self.query_, source.lam, source.q, source.temperature, **options)
 

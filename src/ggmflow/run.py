@@ -11,6 +11,7 @@ Every file is replaced whole, and run.json last: what it says is true at every m
 
 import hashlib
 import json
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -125,11 +126,14 @@ def _damaged_part(record: dict[str, Any]) -> str | None:
     """The first part of a record that others rely on and that is not what it should be."""
 
     def number(value: object) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool)
+        # Comparisons, unlike math.isfinite, bear with whole numbers of any length; NaN fails them.
+        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
     data = record["data"]
     if not (number(data.get("rows")) and isinstance(data.get("columns"), list) and isinstance(data.get("file"), str)):
         return "data"
+    if not number(record["seconds"]):
+        return "seconds"
     if record["status"] != "finished":
         return None
     chosen, ranges = record.get("chosen"), record.get("ranges")
@@ -138,7 +142,8 @@ def _damaged_part(record: dict[str, Any]) -> str | None:
     pairs = [ranges.get(name) for name in ("lam", "q", "temperature")] if isinstance(ranges, dict) else [None]
     if not all(isinstance(pair, list) and len(pair) == 2 and all(map(number, pair)) for pair in pairs):
         return "ranges"
-    return None if isinstance(chosen.get("at_ends"), list) else "chosen"
+    ends = chosen.get("at_ends")
+    return None if isinstance(ends, list) and all(isinstance(end, str) for end in ends) else "chosen"
 
 
 def describe_file(path: Path) -> dict[str, str]:
@@ -191,7 +196,7 @@ def fit_run(
     path = Path(path)
     if path.is_dir() and not _is_run(path) and ((path / RECORD).exists() or any(_foreign(path))):
         raise RunError(f"{path} holds other files and no run: choose a new directory")
-    with _locked(path):
+    with locked(path):
         record = _begin(path, _new_record(model, scatter, data, command), resume, force)
         if record["status"] == "finished":
             return load_run(path)
@@ -290,9 +295,18 @@ def _begin(path: Path, new: dict[str, Any], resume: bool, force: bool) -> dict[s
         for name in _RESULTS:
             (path / name).unlink(missing_ok=True)
         old = new
-    record = old | {"status": "running", "command": new["command"]}
+    record = old | {"status": "running", "command": new["command"], "seconds": _seconds_so_far(path, old)}
     _write_record(path, record)
     return record
+
+
+def _seconds_so_far(path: Path, record: dict[str, Any]) -> float:
+    """What an unfinished fit took; one that was killed could not say so, but its last checkpoint has a date."""
+    checkpoint = path / CHECKPOINT
+    if record["status"] != "running" or not checkpoint.exists():
+        return record["seconds"]
+    since = checkpoint.stat().st_mtime - datetime.fromisoformat(record["updated"]).timestamp()
+    return round(record["seconds"] + max(0.0, since), 1)
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -300,17 +314,17 @@ def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     changes = []
     if (before := str(old["data"].get("sha256"))) != (now := new["data"]["sha256"]):
         changes.append(f"its data differ (SHA-256 {before[:8]}… then, {now[:8]}… now)")
-    pairs = [("data", name) for name in ("delimiter", "decimal") if name in new["data"]]
+    pairs = [("data", name) for name in ("delimiter", "decimal", "drop") if name in new["data"]]
     pairs += [("parameters", name) for name in new["parameters"]]
     pairs += [("versions", name) for name in ("ggmflow", "jax")]
     for group, name in pairs:
-        if (was := old[group].get(name)) != (now := new[group][name]):
+        if ((was := old[group].get(name)) or None) != ((now := new[group][name]) or None):
             changes.append(f"{_SPOKEN.get(name, name)} was {_show(was)} and is {_show(now)}")
     return changes
 
 
 def _show(value: Any) -> str:
-    return "the default" if value is None else ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return "the default" if value in (None, []) else ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _write_record(path: Path, record: dict[str, Any]) -> None:
@@ -328,14 +342,14 @@ def _foreign(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """The directory, made if need be, for this process alone; the system unlocks it if the process is killed."""
     path.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(path / _LOCK)
     try:
         lock.acquire(blocking=False)
     except filelock.Timeout:
-        raise RunError(f"another fit is at work in {path}: wait for it, or choose another directory") from None
+        raise RunError(f"another ggmflow is at work in {path}: wait for it, or choose another directory") from None
     try:
         yield
     finally:

@@ -21,8 +21,10 @@ from ggmflow.conditions import likely_lam
 from ggmflow.data import Scatter
 from ggmflow.gibbs import sample
 from ggmflow.precision import association
-from ggmflow.reproduce import blanket, clinical, reproduce
-from ggmflow.reproduce.blanket import EXPONENTS, QUICK, RULES, peak
+from ggmflow.reproduce import blanket, reproduce
+from ggmflow.reproduce.blanket import clinical, work
+from ggmflow.reproduce.blanket.work import EXPONENTS, QUICK, RULES
+from ggmflow.reproduce.choice import peak
 from ggmflow.reproduce.record import LARGEST_FIGURE, read_about
 from tests.oracles import log_factor
 
@@ -38,7 +40,7 @@ ROWS = {
     "points": len(EXPONENTS),
     "chains": len(EXPONENTS) + 1,
     "kaufmann": 1,
-    "strongest": len(EXPONENTS) * blanket.STRONGEST,
+    "strongest": len(EXPONENTS) * work.STRONGEST,
     "entries": None,  # as many as are worth it
 }
 COLUMNS = {
@@ -71,10 +73,10 @@ def done(tmp_path_factory):
         if find_spec("sksurv") is None:
             patch.setattr(clinical, "load", simulated)
         output, told = tmp_path_factory.mktemp("results"), []
-        blanket.fitted.cache_clear()
+        work.fitted.cache_clear()
         tables, figures = reproduce("blanket", output, quick=True, command="test", tell=lambda *call: told.append(call))
-        fit = blanket.fitted(QUICK, STUDY)
-        assert blanket.fitted.cache_info().misses == 1  # one fit served all jobs
+        fit = work.fitted(QUICK, STUDY)
+        assert work.fitted.cache_info().misses == 1  # one fit served all jobs
         yield SimpleNamespace(tables=tables, figures=figures, output=output, told=told, fit=fit)
 
 
@@ -107,7 +109,7 @@ def test_no_other_tables(done):
 
 
 def test_studies(done):
-    row, data = done.tables["studies"].iloc[0], blanket.read(QUICK, STUDY)
+    row, data = done.tables["studies"].iloc[0], work.read(QUICK, STUDY)
     scatter = Scatter.from_data(data.table, transform="nonparanormal")
     assert (row["n"], row["n_query"], row["n_genes"]) == (len(data.table), S, T)
     assert row["entries"] == S + PAIRS
@@ -307,8 +309,8 @@ def test_words_follow_the_numbers(done):
 
 def test_refined_draws_where_the_flow_is_off(done, monkeypatch):
     """With a limit that no flow meets, a point says that its draws are refined, and how far those are off."""
-    monkeypatch.setattr(blanket, "LIMIT", 0.0)
-    row = blanket.run_exponent(QUICK, STUDY, 0.9)["points"].iloc[0]
+    monkeypatch.setattr(work, "LIMIT", 0.0)
+    row = work.run_exponent(QUICK, STUDY, 0.9)["points"].iloc[0]
     assert row["draws"] == "refined"
     assert 0 < row["refined_error"] < 0.5
 

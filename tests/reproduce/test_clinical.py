@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from ggmflow.data import Scatter
-from ggmflow.reproduce import clinical
-from ggmflow.reproduce.clinical import FORMER, STUDIES, load, pathway_genes
+from ggmflow.reproduce.blanket import clinical
+from ggmflow.reproduce.blanket.clinical import FORMER, STUDIES, load, pathway_genes
 
 # Rows kept and left out, clinical variables, genes, events among the rows kept. Rows and events were counted in the
 # packages' own tables, without the loader; the numbers of genes are the loader's, kept so that a change is noticed.

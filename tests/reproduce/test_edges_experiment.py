@@ -8,19 +8,18 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.covariance import log_likelihood
 from sklearn.metrics import average_precision_score, f1_score, matthews_corrcoef
 
 from ggmflow import gibbs
-from ggmflow.baselines import bayesian_graphical_lasso, graphical_lasso, nonconvex_precision
+from ggmflow.baselines import bayesian_graphical_lasso, nonconvex_precision
 from ggmflow.data import Scatter
 from ggmflow.estimator import GraphicalFlow
-from ggmflow.reproduce import edges, reproduce
+from ggmflow.reproduce import edges, reference, reproduce
+from ggmflow.reproduce.edges import work
 from ggmflow.reproduce.record import LARGEST_FIGURE
-from ggmflow.source import ChainSource
 
 QUICK = edges.QUICK
-MAIN = edges.Problem("sparse", 5, 15, 0, edges.Effort(*QUICK.effort))
+MAIN = work.Problem("sparse", 5, 15, 0, work.Effort(*QUICK.effort))
 NAME = "sparse n=15 #0"
 
 
@@ -41,7 +40,7 @@ def tables(made):
 
 @pytest.fixture(scope="module")
 def data():
-    X, truth = edges.draw(MAIN)
+    X, truth = work.draw(MAIN)
     return X, truth, Scatter.from_data(X)
 
 
@@ -61,8 +60,8 @@ def row(tables, method, **values):
 def test_tables_have_a_row_for_each_data_set_and_method(tables):
     jobs = [job.name for job in edges.jobs(QUICK)]
     assert tables["data"]["job"].tolist() == jobs
-    assert tables["data"].columns.tolist() == ["job", *edges.DATA_COLUMNS]
-    assert tables["scores"].columns.tolist() == ["job", *edges.SCORE_COLUMNS]
+    assert tables["data"].columns.tolist() == ["job", *work.DATA_COLUMNS]
+    assert tables["scores"].columns.tolist() == ["job", *work.SCORE_COLUMNS]
     expected = ["job", "choice", "lam", "q", "flow_error", "exact_error", "refined_error", "ess", "khat"]
     assert tables["agreement"].columns.tolist() == expected
     for name, kind in tables["data"].set_index("job")["kind"].items():
@@ -71,7 +70,7 @@ def test_tables_have_a_row_for_each_data_set_and_method(tables):
         assert np.sum(tables["agreement"]["job"] == name) == conditions
         counts = scores["method"].value_counts().to_dict()
         assert counts.pop("flow") == counts.pop("exact") == conditions and counts.pop("BGL") == 1
-        assert counts == ({} if kind == "published" else dict.fromkeys(edges.PENALTIES, 1) | {"lasso": 2})
+        assert counts == ({} if kind == "published" else dict.fromkeys(work.PENALTIES, 1) | {"lasso": 2})
 
 
 def test_values_are_finite_and_in_their_ranges(tables):
@@ -84,7 +83,7 @@ def test_values_are_finite_and_in_their_ranges(tables):
     assert scores.loc[~of_posteriors, "f1_default"].isna().all()
     assert np.isfinite(agreement.drop(columns=["job", "choice", "refined_error"])).all(axis=None)
     # Draws are refined where, and only where, the flow is too far off.
-    assert (agreement["refined_error"].notna() == (agreement["flow_error"] > edges.LIMIT)).all()
+    assert (agreement["refined_error"].notna() == (agreement["flow_error"] > reference.LIMIT)).all()
 
 
 def test_truth_is_what_simulation_gives(tables, data):
@@ -96,7 +95,7 @@ def test_truth_is_what_simulation_gives(tables, data):
     inverse = np.linalg.inv(np.linalg.inv(truth))
     strength = np.abs(pairs(inverse / np.sqrt(np.outer(np.diag(inverse), np.diag(inverse)))))
     assert about["strong_edges"] == np.sum(strength > 0.1)
-    truths = [edges.draw(MAIN._replace(truth=k))[1] for k in range(10)]
+    truths = [work.draw(MAIN._replace(truth=k))[1] for k in range(10)]
     assert len({truth.tobytes() for truth in truths}) == 10  # truly different
 
 
@@ -159,7 +158,7 @@ def test_nothing_is_done_twice(made, directory, monkeypatch):
     def refuse(*arguments):
         raise AssertionError("a finished job was done again")
 
-    monkeypatch.setattr(edges, "measure", refuse)
+    monkeypatch.setattr(work, "measure", refuse)
     again, _ = reproduce("edges", directory, quick=True)
     for name, table in tables.items():
         pd.testing.assert_frame_equal(again[name], table)
@@ -242,47 +241,10 @@ def test_full_settings_begin_with_the_main_comparison_and_end_with_networks():
 
 @pytest.mark.skipif(find_spec("pgmpy") is None, reason="the files come with pgmpy")
 def test_rows_of_a_network():
-    X, truth = edges.draw(MAIN._replace(kind="ecoli70", n=20_000))
+    X, truth = work.draw(MAIN._replace(kind="ecoli70", n=20_000))
     assert X.shape == (20_000, 46) and np.count_nonzero(np.triu(truth, 1)) == 84
     # Six standard errors of a correlation.
     np.testing.assert_allclose(np.cov(X.T), np.linalg.inv(truth), atol=6 * np.sqrt(2 / 20_000))
-
-
-def test_peak_of_a_parabola_in_log_lam():
-    lams = np.geomspace(0.5, 8, 9)
-    assert edges.peak(lams, -((np.log(lams) - 1.0) ** 2)) == pytest.approx(np.e)
-    assert edges.peak(lams, np.log(lams)) == lams[-1] and edges.peak(lams, -np.log(lams)) == lams[0]
-
-
-def test_quantile_error_of_shifted_draws(data, rng):
-    _, _, scatter = data
-    draws = rng.normal(size=(4000, 5, 5))
-    draws = draws + np.swapaxes(draws, 1, 2)
-    reference = edges.as_posterior(draws, scatter, 1.0)
-    # A shift by half a standard deviation moves every quantile by that; scaling by 2 moves the outer two by 1.645.
-    assert edges.quantile_error(edges.as_posterior(draws + 0.5 * draws.std(axis=0), scatter, 1.0), reference) == (
-        pytest.approx(0.5, abs=1e-6)
-    )
-    error = edges.quantile_error(edges.as_posterior(2 * draws, scatter, 1.0), reference)
-    assert error == pytest.approx(2 / 3 * 1.645, abs=0.05)
-    assert isinstance(reference.source, ChainSource)
-
-
-def test_cross_validation_takes_the_likeliest_level(data):
-    X, _, scatter = data
-    working, lams = scatter.working(X), np.geomspace(10, 0.1, 5)
-    lam, precision = edges.cross_validated(working, lams)
-    fold = np.random.default_rng(0).permutation(15) % 5
-    score = []
-    for each in lams:
-        parts = []
-        for k in range(5):
-            train, test = working[fold != k], working[fold == k]
-            fitted = graphical_lasso(train.T @ train / len(train), 15, each).precision
-            parts.append(len(test) * log_likelihood(test.T @ test / len(test), fitted))
-        score.append(sum(parts))
-    assert lam == lams[np.argmax(score)]
-    np.testing.assert_allclose(precision, graphical_lasso(scatter.matrix / 15, 15, lam).precision, atol=1e-4)
 
 
 def test_a_penalty_without_a_solution_is_left_out(data, monkeypatch):
@@ -293,17 +255,6 @@ def test_a_penalty_without_a_solution_is_left_out(data, monkeypatch):
             raise ValueError("no rho has a solution")
         return nonconvex_precision(emp_cov, n, penalty, **options)
 
-    monkeypatch.setattr(edges, "nonconvex_precision", solve)
-    names = [name for name, *_ in edges.estimates(X, scatter, QUICK)]
-    assert names == [*(each for each in edges.PENALTIES if each != "scad"), "lasso", "lasso"]
-
-
-def test_paired_differences():
-    ours, theirs = pd.Series([0.5, 0.7, np.nan, 0.6]), pd.Series([0.4, 0.5, 0.1, 0.3])
-    found = edges.paired(ours, theirs)
-    assert found.mean == pytest.approx(0.2)
-    assert found.high - found.mean == pytest.approx(
-        4.302653 * 0.1 / np.sqrt(3), rel=1e-5
-    )  # t of two degrees of freedom
-    assert found.sign == 0 and edges.paired(ours + 1, theirs).sign == 1 and edges.paired(ours - 1, theirs).sign == -1
-    assert edges.paired(ours[:1], theirs[:1]).sign == 0  # one data set proves nothing
+    monkeypatch.setattr(work, "nonconvex_precision", solve)
+    names = [name for name, *_ in work.estimates(X, scatter, QUICK)]
+    assert names == [*(each for each in work.PENALTIES if each != "scad"), "lasso", "lasso"]

@@ -7,8 +7,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from ggmflow.reproduce import networks
-from ggmflow.reproduce.networks import NETWORKS, Network, load_network, read_network
+from ggmflow.reproduce.edges import networks
+from ggmflow.reproduce.edges.networks import NETWORKS, Network, load_network, read_network
 
 # Variables and arcs as the Bayesian network repository lists them.
 SIZES = {"ecoli70": (46, 70), "magic-niab": (44, 66), "magic-irri": (64, 102), "arth150": (107, 150)}

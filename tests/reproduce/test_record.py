@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from ggmflow.reproduce.page import markdown
 from ggmflow.reproduce.record import Job, carry_out, read_about, read_tables, write_figures
 
 
@@ -65,8 +64,3 @@ def test_figures_must_be_small(tmp_path):
     with pytest.raises(ValueError, match="draw less"):
         write_figures(tmp_path, {"noise": noise})
     assert [path.name for path in tmp_path.iterdir()] == ["line.png"]
-
-
-def test_bars_in_a_table_of_markdown():
-    table = pd.DataFrame({"what": ["|ω|"], "ours": ["1"]})
-    assert markdown(table).splitlines() == ["| what | ours |", "| --- | --- |", r"| \|ω\| | 1 |"]

@@ -17,9 +17,10 @@ from scipy import stats
 from ggmflow import gibbs
 from ggmflow.baselines import blanket_gibbs
 from ggmflow.data import Scatter
-from ggmflow.reproduce import published, reproduce, runtime
-from ggmflow.reproduce.nuts import run_nuts
+from ggmflow.reproduce import reproduce, runtime
 from ggmflow.reproduce.record import LARGEST_FIGURE
+from ggmflow.reproduce.runtime import numbers, published, words, work
+from ggmflow.reproduce.runtime.nuts import run_nuts
 from ggmflow.simulate import toy_problem
 
 SIZE, BLANKET = runtime.QUICK.sizes[0], runtime.QUICK.blanket
@@ -51,7 +52,7 @@ def scatter_of(size):
 def test_tables_are_complete(tables, name, rows):
     table = tables[name]
     assert len(table) == rows and set(made_up()[name]) == set(table.columns) - {"job"}
-    if "status" in table and (table["status"] != runtime.MEASURED).any():
+    if "status" in table and (table["status"] != work.MEASURED).any():
         assert table["status"].str.startswith("not measured").all()
         return
     numbers = table.select_dtypes("number").drop(columns="compile_seconds" if name == "kaufmann" else [])
@@ -73,11 +74,11 @@ def test_effective_draws_are_those_of_the_same_chains(tables):
     """The chains again, called directly: ESS and R̂ of the worst entry by the package that computes them."""
     points = tables["points"][tables["points"]["d"] == SIZE.d]
     fit = tables["fits"].iloc[0]
-    lam, q = np.repeat(runtime.grid((fit["lam_low"], fit["lam_high"]), 2), 4, axis=0).T
+    lam, q = np.repeat(work.grid((fit["lam_low"], fit["lam_high"]), 2), 4, axis=0).T
     np.testing.assert_allclose(points["lam"], lam[::4], rtol=1e-4)
     assert points["q"].tolist() == q[::4].tolist() == [0.5, 1.0, 0.5, 1.0]
-    lam_range = runtime._lam_range(scatter_of(SIZE), SIZE)  # the table has six digits
-    lam, q = np.repeat(runtime.grid(lam_range, 2), 4, axis=0).T
+    lam_range = work._lam_range(scatter_of(SIZE), SIZE)  # the table has six digits
+    lam, q = np.repeat(work.grid(lam_range, 2), 4, axis=0).T
     warm = gibbs.sample(jax.random.key(1), scatter_of(SIZE), lam, q, num_draws=50, num_warmup=0)
     options = {"start": warm.draws[:, -1], "num_draws": SIZE.num_draws, "num_warmup": SIZE.num_warmup}
     chains = gibbs.sample(jax.random.key(2), scatter_of(SIZE), lam, q, **options)
@@ -108,7 +109,7 @@ def test_grids_count_what_is_paid_once(tables):
 
 def test_kaufmann_is_the_sampler_of_the_baselines(tables):
     num_chains, num_draws, burn_in = runtime.QUICK.kaufmann
-    lam = runtime.grid(runtime._lam_range(scatter_of(BLANKET), BLANKET), 2)[0][0]
+    lam = work.grid(work._lam_range(scatter_of(BLANKET), BLANKET), 2)[0][0]
     settings = {"num_chains": num_chains, "num_draws": num_draws, "burn_in": burn_in}
     draws = blanket_gibbs(scatter_of(BLANKET), [0], lam, **settings).draws
     row = tables["kaufmann"].iloc[0]
@@ -128,7 +129,7 @@ def test_nuts_has_the_exact_sampler_beside_it(tables):
     warm = gibbs.sample(jax.random.key(0), scatter, 2.0, 1.0, num_chains=16, num_draws=50, num_warmup=500)
     exact = gibbs.sample(jax.random.key(1), scatter, 2.0, start=warm.draws[:, -1], num_draws=50, num_warmup=0)
     assert row["exact_rhat"] == pytest.approx(exact.rhat.max(), rel=1e-4)
-    assert row["status"] == runtime.MEASURED or "pip install 'ggmflow[benchmark]'" in row["status"]
+    assert row["status"] == work.MEASURED or "pip install 'ggmflow[benchmark]'" in row["status"]
 
 
 def test_published_flow_is_left_out(tables):
@@ -150,12 +151,12 @@ def test_figures_are_small(done):
 
 def test_words_have_the_numbers(tables):
     text, found = runtime.section(tables), runtime.verdicts(tables)
-    row = runtime.costs(tables).iloc[0]
+    row = numbers.costs(tables).iloc[0]
     assert text.startswith("## Runtime\n") and "nan" not in text.lower().replace("financ", "")
     for expected in (
-        runtime._show(row["fit_seconds"]),
-        runtime._number(row["draws_per_second"]),
-        runtime._count(row["wins"]),
+        words._show(row["fit_seconds"]),
+        numbers.number(row["draws_per_second"]),
+        numbers.count(row["wins"]),
         "89 s for 500 draws",
         "2000 draws a second",
         "not measured in quick mode",
@@ -165,7 +166,7 @@ def test_words_have_the_numbers(tables):
         assert f"(assets/results/runtime/{name}.png)" in text
     assert found.columns.tolist() == ["what", "published", "ours", "verdict"] and len(found) == 4
     assert found["published"].tolist() == ["89 s", "2000, TITAN X", "360", "not compared"]
-    assert found["ours"][0] == runtime._show(tables["kaufmann"]["seconds_per_500"].median())
+    assert found["ours"][0] == words._show(tables["kaufmann"]["seconds_per_500"].median())
     assert max(map(len, text.split("\n\n")[1].splitlines())) <= 120
 
 
@@ -181,7 +182,7 @@ def made_up(*, exact=1.0, error=0.05, refine=1.0, nuts_rhat=1.01, kaufmann=1.0):
             | {"draw_compile_seconds": 0.0, "draws_per_second": 1e6 / d**2, "exact_compile_seconds": 0.0}
             | {"sweep_seconds": sweep, "effective": 1000}
         )
-        for lam, q in runtime.grid((1.0, 50.0), 2):
+        for lam, q in work.grid((1.0, 50.0), 2):
             points.append(
                 {"d": d, "s": s, "lam": lam, "q": q, "flow_seconds": d**2 / 1e3, "refined_seconds": refine * sweep}
                 | {"warmup_seconds": 8000 * sweep, "sampling_seconds": 12_000 * sweep, "ess": 900.0, "rhat": 1.01}
@@ -208,7 +209,7 @@ def made_up(*, exact=1.0, error=0.05, refine=1.0, nuts_rhat=1.01, kaufmann=1.0):
     blanket = [
         {"d": 318, "s": 6, "lam": lam, "q": 1.0, "compile_seconds": 9.0, "seconds_per_500": 2.5 / kaufmann}
         | {"draws_per_second": 200.0 * kaufmann, "effective_per_second": 50.0 * kaufmann, "rhat": 1.01}
-        for lam in sorted({lam for lam, _ in runtime.grid((1.0, 50.0), 2)})
+        for lam in sorted({lam for lam, _ in work.grid((1.0, 50.0), 2)})
     ]
     named = {"fits": fits, "points": points, "grids": grids, "nuts": nuts, "published": torch, "kaufmann": blanket}
     return {name: pd.DataFrame(rows) for name, rows in named.items()}
@@ -217,30 +218,30 @@ def made_up(*, exact=1.0, error=0.05, refine=1.0, nuts_rhat=1.01, kaufmann=1.0):
 def test_exponent_is_that_of_a_regression(rng):
     x, y = np.array([15, 30, 60, 100]), np.array([2.0, 9.0, 31.0, 110.0])
     known = stats.linregress(np.log(x), np.log(y))
-    assert runtime.exponent(x, y) == pytest.approx((known.slope, known.stderr))
-    assert str(runtime.exponent(x, 3.0 * x**2.5)) == "2.50 ± 0.00"
-    assert str(runtime.exponent(x[:2], x[:2])) == "1.00"  # no freedom left for an error
-    assert np.isnan(runtime.exponent([15], [1.0]).value)
+    assert numbers.exponent(x, y) == pytest.approx((known.slope, known.stderr))
+    assert str(numbers.exponent(x, 3.0 * x**2.5)) == "2.50 ± 0.00"
+    assert str(numbers.exponent(x[:2], x[:2])) == "1.00"  # no freedom left for an error
+    assert np.isnan(numbers.exponent([15], [1.0]).value)
 
 
-@pytest.mark.parametrize("numbers", [(30.0, 0.1, 4.0, 1.3), (30.0, 0.1, 4.0, 0.12), (3.0, 0.5, 4.0, 0.6), (8, 1, 0, 5)])
-def test_break_even_by_counting(numbers):
-    once, each, exact_once, exact_each = numbers
-    wins = runtime.break_even(*numbers)
+@pytest.mark.parametrize("costs", [(30.0, 0.1, 4.0, 1.3), (30.0, 0.1, 4.0, 0.12), (3.0, 0.5, 4.0, 0.6), (8, 1, 0, 5)])
+def test_break_even_by_counting(costs):
+    once, each, exact_once, exact_each = costs
+    wins = numbers.break_even(*costs)
     assert wins == next(k for k in range(1, 10_000) if once + k * each < exact_once + k * exact_each)
 
 
 def test_break_even_may_not_exist():
-    assert runtime.break_even(10.0, 1.0, 0.0, 1.0) == np.inf
+    assert numbers.break_even(10.0, 1.0, 0.0, 1.0) == np.inf
 
 
 def test_costs_follow_the_rule_of_refinement():
-    table = runtime.costs(made_up())
+    table = numbers.costs(made_up())
     d = table["d"].to_numpy(float)
     np.testing.assert_allclose(table["flow_each"], d**2 / 1e3)
     np.testing.assert_allclose(table["exact_each"], 20_000 * d**3 * 1e-8)
     assert (table["refined_points"] == 0).all()
-    refined = runtime.costs(made_up(error=0.12, refine=1000.0))
+    refined = numbers.costs(made_up(error=0.12, refine=1000.0))
     np.testing.assert_allclose(refined["flow_each"], d**2 / 1e3 + 1000 * d**3 * 1e-8)
     assert (refined["refined_points"] == 4).all()
 
@@ -289,23 +290,23 @@ def test_a_fresh_fit_runs_in_a_new_process_without_cache(monkeypatch, tmp_path):
 
     monkeypatch.setenv("GGMFLOW_CACHE", str(tmp_path))
     monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr(runtime.GraphicalFlow, "load", lambda path: path.name)
-    with runtime._cache_off(True):
-        model, report = runtime._fit(runtime.FULL, runtime.FULL.blanket)
+    monkeypatch.setattr(work.GraphicalFlow, "load", lambda path: path.name)
+    with work._cache_off(True):
+        model, report = work._fit(runtime.FULL, runtime.FULL.blanket)
     assert (model, report) == ("model.ggmflow", {"seconds": 2.0})
     assert calls == [{"d": 318, "n": 190, "s": 6, "steps": None}] and os.environ["GGMFLOW_CACHE"] == str(tmp_path)
 
 
 def test_the_code_of_the_new_process_runs():
     """Up to the request, which is not one: fitting is done by the other tests."""
-    answer = subprocess.run([sys.executable, "-c", runtime._CHILD, ".", "?"], capture_output=True, text=True)
+    answer = subprocess.run([sys.executable, "-c", work._CHILD, ".", "?"], capture_output=True, text=True)
     assert answer.returncode == 1 and "JSONDecodeError" in answer.stderr
 
 
 # -------------------------------------------------------------------------------------- peers
 def test_without_numpyro_a_row_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "numpyro.infer", None)
-    row = runtime.run_against_nuts(SIZE.d, SIZE.n, 1.0, 10, 10)["nuts"].iloc[0]
+    row = work.run_against_nuts(SIZE.d, SIZE.n, 1.0, 10, 10)["nuts"].iloc[0]
     assert row["status"] == "not measured: NumPyro is not installed. Run: pip install 'ggmflow[benchmark]'"
     assert np.isnan(row["nuts_rhat"]) and row["exact_per_second"] > 0
 
@@ -327,7 +328,7 @@ def test_without_an_environment_a_row_says_so(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(published.Path, "home", lambda: tmp_path)
     monkeypatch.setattr(published.venv.EnvBuilder, "create", create)
-    row = runtime.run_against_published(10, 5.0)["published"].iloc[0]
+    row = work.run_against_published(10, 5.0)["published"].iloc[0]
     assert row["status"].startswith("not measured: No virtual environment could be made in ~")
     assert str(tmp_path) not in row["status"] and np.isnan(row["seconds_per_step"])
 
@@ -349,8 +350,8 @@ def test_what_the_published_flow_measured_is_kept(monkeypatch):
     known = published.Published(36, 9, 2.5, 800.0, 1.9, 2, -300.0, 0.5)
     monkeypatch.setattr(published, "environment", lambda: (Path("python"), {}))
     monkeypatch.setattr(published, "run_published", lambda python, settings, scatter: known)
-    row = runtime.run_against_published(4, 5.0)["published"].iloc[0]
-    assert row["status"] == runtime.MEASURED and row["layers"] == 4
+    row = work.run_against_published(4, 5.0)["published"].iloc[0]
+    assert row["status"] == work.MEASURED and row["layers"] == 4
     assert row[["seconds_per_step", "draws_per_second", "elbo"]].tolist() == [2.5, 800.0, -300.0]
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 
 from ggmflow.io import write_text
 from ggmflow.reproduce.record import EXPERIMENTS, experiment, read_about, read_tables
+from ggmflow.reproduce.text import markdown
 
 _OPENING = """# The paper's results, and ours
 
@@ -39,16 +40,10 @@ def write_page(results: Path, path: Path) -> None:
         raise FileNotFoundError(f"{results} holds no results; begin with: ggmflow reproduce toy")
     tables = {name: read_tables(results / name) for name in found}
     verdicts = pd.concat([experiment(name).verdicts(tables[name]) for name in found], ignore_index=True)
-    parts = [_OPENING, markdown(verdicts), ""]
+    parts = [_OPENING, markdown(list(verdicts.columns), verdicts.to_numpy().tolist()), ""]
     for name in found:
         parts += [experiment(name).section(tables[name]).strip(), "", _made(read_about(results / name) or {}), ""]
     write_text(path, "\n".join(parts).rstrip() + "\n")
-
-
-def markdown(table: pd.DataFrame) -> str:
-    """A table of strings as Markdown; a bar within a cell does not end it."""
-    cells = [list(map(str, table.columns)), ["---"] * table.shape[1], *table.astype(str).to_numpy().tolist()]
-    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in cells)
 
 
 def _made(about: dict[str, Any]) -> str:

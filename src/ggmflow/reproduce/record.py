@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import joblib
 import pandas as pd
 from matplotlib.figure import Figure
@@ -42,6 +43,13 @@ class Job(NamedTuple):
 
     name: str
     run: Callable[[], Mapping[str, pd.DataFrame]]
+
+
+def timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    """What a call gives, and its seconds."""
+    begin = time.perf_counter()
+    result = jax.block_until_ready(call())
+    return result, time.perf_counter() - begin
 
 
 def carry_out(
