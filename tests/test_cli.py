@@ -78,7 +78,7 @@ def test_fit_ends_with_a_summary(fitted):
     assert re.search(r"Data table\.csv: 50 rows of 4 variables", told)
     assert re.search(r"Fit trained for 100 steps, \d+ s; λ from 0\.5 to 8, q from 0\.25 to 1\.25", told)
     assert re.search(r"Shown at λ = [\d.]+, q = [\d.]+, the highest evidence", told)
-    assert re.search(r"Trust (Good|Poor) fit: Pareto k̂", told)
+    assert re.search(r"Trust (Good|Fair|Poor) fit: Pareto k̂", told)
     assert re.search(r"Edges \d of 6 pairs, by highest expected F1", told)
     assert re.search(rf"report .*cli-run one page .*explore .*cli-run sliders .*export {path}", told)
     assert "Warning" not in told
@@ -565,6 +565,23 @@ def test_lam_that_is_left_out_is_the_best_for_the_q_that_is_given(fitted):
     told = json.loads(run(app, ["summary", str(fitted[0]), "--q", "1", "--json"]).stdout)
     assert told["condition"]["lam"] == pytest.approx(best.lam)
     assert best.lam != pytest.approx(joint.lam, rel=0.01)
+
+
+def test_refined_draws_on_request(fitted, tmp_path):
+    told = json.loads(run(app, ["summary", str(fitted[0]), "--refine", "--json"]).stdout)
+    model = ggmflow.load_run(fitted[0])
+    known = model.posterior().refine().diagnostics()
+    assert told["diagnostics"]["message"] == known["message"] != model.posterior().diagnostics()["message"]
+    path = tmp_path / "table.csv"
+    assert run(app, ["export", str(fitted[0]), "--format", "csv", "--refine", "-o", str(path)]).exit_code == 0
+    expected = model.posterior().refine().summary()
+    np.testing.assert_allclose(pd.read_csv(path, comment="#")["mean"], expected["mean"], rtol=1e-6)
+
+
+def test_an_output_that_is_a_file_is_refused(table):
+    before = table.read_bytes()
+    refused(["fit", table, "-o", table], "table.csv is a file: name a directory")
+    assert table.read_bytes() == before
 
 
 def test_a_report_is_not_written_into_a_run_that_is_being_made(fitted, tmp_path):

@@ -443,7 +443,11 @@ BAD_CSV = {
     "empty": (b"", "is empty: it needs a header"),
     "blank": (b"\n \n", "is empty: it needs a header"),
     "header only": (b"a,b\n", r"Found 0 sample\(s\)"),
-    "short line": (b"a,b\n1,2\n3\n", "line 3 has 1 fields, but the header has 2"),
+    "short line": (b"a,b\n1,2\n3\n", "line 3 has 1 field, but the header has 2"),
+    "semicolons, a comma in a name": (
+        b"a;IL-6, serum\n1;2\n3;4\n",
+        r"seems to be separated by semicolons, not commas: give delimiter=';' to Scatter.from_data",
+    ),
     "long line": (b"a,b\n\n1,2,3\n4,5\n", "line 3 has 3 fields, but the header has 2"),
     "long lines": (b"a,b\n7,2,3\n8,5,6\n", "line 2 has 3 fields, but the header has 2"),
     "semicolons": (b"a;b\n1,5;2\n3;4\n", r"separated by semicolons, not commas: .*delimiter=';'.*--delimiter ';'"),

@@ -99,7 +99,7 @@ def test_an_exact_proposal_has_equal_weights_and_the_right_normalizer():
     post = posterior(WishartSource(S3, N, LAM))
     found = post.diagnostics()
     log_Z = log_wishart_constant(N, S3 + LAM * np.eye(3))
-    assert found["khat"] < 0.1 and found["ess"] == pytest.approx(1) and found["weighted"] is True is post.weighted
+    assert found["khat"] < 0.1 and found["ess"] == pytest.approx(1) and not found["weighted"]  # nothing to correct
     assert found["elbo"] == pytest.approx(log_Z) and found["log_normalizer"] == pytest.approx(log_Z)
     assert found["log_normalizer_se"] < 1e-6 and found["num_draws"] == 4000
     np.testing.assert_allclose(post.mean(), post.mean(weighted=False), rtol=1e-9)
@@ -273,6 +273,22 @@ def test_degenerate_weights_fall_back_to_plain_draws(log_target, message):
     with pytest.warns(PoorFitWarning, match=message):
         np.testing.assert_allclose(post.mean(), np.eye(2))
     assert post.weighted is False
+
+
+def test_few_effective_draws_cost_accuracy_not_correctness():
+    """Some draws with equal weight, the others, elsewhere, with none: k̂ is 0, so the weights are used."""
+    counts = np.arange(1000) < 96
+    source = Stub(np.where(counts, 0.0, -1e5), np.where(counts, 2.0, 1.0)[:, None, None] * np.eye(2))
+    post = Posterior(source, ("a", "b"), np.arange(2), 1.0, 1.0, 1.0, num_draws=1000)
+    assert post.weighted and post.diagnostics()["ess"] == pytest.approx(0.096)
+    with pytest.warns(
+        PoorFitWarning, match="^Few draws are effective at λ = 1.*importance weights.*num_draws"
+    ) as caught:
+        post.mean()
+    assert "poor stand-in" not in str(caught[0].message)
+    message = post.diagnostics()["message"]
+    assert message.startswith("Fair fit: ") and message.endswith("that costs accuracy, not correctness.")
+    assert post._level() == "caution"
 
 
 def test_sources_that_break_are_named():

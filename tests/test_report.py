@@ -1,5 +1,8 @@
 """Reports: numbers equal to the Python API, names that are only text, and the page in a browser without a network."""
 
+import base64
+import hashlib
+import html
 import html.parser
 import json
 import os
@@ -13,10 +16,9 @@ import pytest
 import ggmflow as gf
 from ggmflow import estimator, evidence
 from ggmflow.report import words
-from ggmflow.report.numbers import RULES, collect
+from ggmflow.report.numbers import RULES, Point, _keep, collect
 from ggmflow.report.page import for_script, render, to_json
-from ggmflow.train import CHUNK, Report, Trained
-from tests.models import TABLE, quick
+from tests.models import TABLE, no_training, quick
 
 NASTY = [
     "<script>alert(1)</script>",
@@ -45,10 +47,6 @@ class Elements(html.parser.HTMLParser):
     def handle_data(self, data):
         self.island += data if self._inside else ""
         self._inside = False
-
-
-def no_training(flow, *args, snapshot_at=(), **kwargs):
-    return Trained(flow, dict.fromkeys(snapshot_at, flow), [Report(CHUNK, CHUNK, 0.0, 1.0, 0)], "finished")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -195,7 +193,11 @@ def test_json_cannot_leave_its_element():
 
 def test_script_is_the_one_that_the_policy_allows(small):
     text = render(*small)
-    assert "default-src &#x27;none&#x27;" in text or "default-src 'none'" in text
+    policy = dict(part.split(" ", 1) for part in re.search(r'Security-Policy" content="(.*?)"', text)[1].split("; "))
+    script = re.findall(r"<script>(.*?)</script>", text, re.S)
+    assert len(script) == 1
+    digest = base64.b64encode(hashlib.sha256(script[0].encode()).digest()).decode()
+    assert policy["script-src"] == f"'sha256-{digest}'" and policy["default-src"] == "'none'"
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
 
 
@@ -204,7 +206,9 @@ def test_without_temperature_one(tmp_path):
     cold = quick(temperature=0.5).fit(TABLE)
     text = gf.write_report(cold, tmp_path / "cold.html", lam=[1, 4], q=1).read_text("utf-8")
     assert "fitted for temperatures up to 0.5 only" in text and "intervals are too narrow" in text
-    assert "evidence-curve" not in Elements(text).attributes and "temperature=0.5" in text
+    assert text.index("intervals are too narrow") < text.index('id="network"')  # before the first of them
+    assert ("id", "evidence-curve") not in Elements(text).attributes and "temperature=0.5" in text
+    assert ("id", "pair-curve") in Elements(text).attributes
 
 
 def test_single_values_have_no_sliders(tmp_path):
@@ -243,7 +247,79 @@ def test_page_says_what_it_leaves_out(small, monkeypatch):
     model, _ = small
     numbers = collect(model, **GRID)
     assert len(numbers.kept) == 2
-    assert "holds 2 of the 10 pairs" in render(model, numbers)
+    text, count = render(model, numbers), numbers.selected.selections[0].n_edges
+    assert count > 2 and "holds 2 of the 10 pairs" in text
+    assert f"{count} of 10 pairs (2 of them are drawn)" in text
+    assert f"2 edges. This page holds 2 of the {count} edges of this point." in text
+
+
+def a_point(associations, edges):
+    """A point with these associations and edges, by all rules, and nothing else."""
+    values = np.tile(np.asarray(associations, float), (5, 1))
+    return Point(values, [], np.tile(np.asarray(edges, bool), (3, 1)), 0.1, 0.9, "good", 0.0, 0.0, True)
+
+
+def test_page_keeps_the_edges_of_its_start_first(monkeypatch):
+    """Whatever is stronger elsewhere; then all points take turns."""
+    start = a_point([0.2, 0.1, 0.3, 0.0, 0.0, 0.0, 0.4], [1, 1, 0, 0, 0, 0, 0])
+    wild = a_point([0.1, 0.1, 0.1, 0.9, 0.8, 0.1, 0.1], [0, 0, 0, 1, 1, 0, 0])
+    calm = a_point([0.0, 0.0, 0.0, 0.0, 0.0, 0.1, 0.0], [0, 0, 0, 0, 0, 1, 0])
+    points, found = [wild, start, calm], []
+    for room in range(1, 8):
+        monkeypatch.setattr("ggmflow.report.numbers._KEPT", 3 * room)
+        found.append(_keep(points, start).tolist())
+    assert found[:2] == [[0], [0, 1]]  # the strongest of its edges, both of them
+    assert found[3] == [0, 1, 3, 5]  # the strongest edge of each of the others
+    assert found[4] == [0, 1, 3, 4, 5] and found[6] == list(range(7))
+
+
+def test_strongest_edge_is_taken_from_all_edges_of_the_point(small):
+    """Also where the page lacks it, and where a pair that is no edge is stronger."""
+    _, numbers = small
+    point = a_point(np.r_[0.9, -0.5, 0.4, np.zeros(7)], np.r_[0, 1, 1, np.zeros(7)])
+    points = [point if k == numbers.start[0] * 2 + numbers.start[1] else each for k, each in enumerate(numbers.points)]
+    changed = numbers._replace(points=points, kept=np.array([0, 2, 5]))
+    assert words.strongest(changed) == 1 and words.shown_first(changed) == 1 and changed.kept[1] == 2
+    alone = numbers._replace(points=[a_point(np.linspace(0, 1, 10), np.zeros(10))] * 6, kept=np.array([3, 7]))
+    assert words.strongest(alone) is None and words.shown_first(alone) == 1
+
+
+def test_few_effective_draws_are_not_called_uncorrectable(small):
+    _, numbers = small
+    fair = numbers.selected._replace(ess=0.05, khat=0.3, verdict="fair")
+    assert "50 of 1000 draws are effective" in words.trust(fair, numbers)
+    assert "Few draws would count" in words.trust(fair, numbers) and "too far" not in words.trust(fair, numbers)
+    assert "Weights cannot correct the fitted distribution here" in words.trust(fair._replace(verdict="poor"), numbers)
+
+
+def test_verdicts_of_a_report_are_those_of_the_posterior(small):
+    model, numbers = small
+    for i, j in ((0, 0), (2, 1)):
+        post, point = posterior_at(model, numbers, i, j), numbers.at(i, j)
+        assert post.diagnostics()["message"].startswith(f"{words.VERDICTS[point.verdict]} fit")
+
+
+@pytest.mark.parametrize("seed", [np.int64(3), np.random.RandomState(0), np.random.default_rng(0), None])
+def test_code_of_the_page_runs(tmp_path, monkeypatch, seed):
+    """Parameters of any type that the estimator takes become code; a fit with a seed gives the same numbers."""
+    monkeypatch.chdir(tmp_path)
+    five_variables(FIVE).to_csv("five.csv", index=False)
+    given = {"lam": (np.float64(0.5), np.float64(30.0)), "q": np.array([0.4, 1.0]), "temperature": np.float32(1.0)}
+    given |= {"query": pd.Index(["pulse", "sleep"]), "standardize": np.True_, "random_state": seed}
+    model = quick(**given).fit("five.csv")
+    numbers = collect(model, [np.float64(1.0), 4.0], [0.5])
+    code = html.unescape(re.search(r"<pre>(import ggmflow.*?)</pre>", render(model, numbers, "five.csv"), re.S)[1])
+    assert ("random_state=3)" in code) == (seed is not None and seed == 3) == ("had no seed" not in code)
+    found = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", gf.PoorFitWarning)
+        exec(compile(code, "report", "exec"), found)
+    again, post = found["model"], found["post"]
+    assert (again.lam_range_, again.q_range_, again.steps) == (model.lam_range_, model.q_range_, model.steps)
+    assert [FIVE[k] for k in post.query] == ["pulse", "sleep"] and post.num_draws == numbers.num_draws
+    if seed is not None and seed == 3:
+        rows = [{1: 0, 2: 1}[k] for k in numbers.first]
+        np.testing.assert_allclose(post.association()[rows, numbers.second], numbers.selected.values[0], rtol=1e-6)
 
 
 def test_words():

@@ -92,4 +92,4 @@ def test_a_view_does_not_warn_but_says(untrained, recwarn):
     fitted = quick().fit(TABLE)
     seen = views.view(fitted, num_draws=30)
     assert not [w for w in recwarn if w.category is PoorFitWarning]
-    assert seen.message.startswith("Good" if seen.good else "Poor")
+    assert seen.message.startswith(f"{seen.verdict.capitalize()} fit")

@@ -98,6 +98,17 @@ def test_too_few_draws_to_tell():
     assert "24 draws are too few" in str(weights)
 
 
+@pytest.mark.parametrize("num_draws", [250, 500, 1000, 4000, 20_000])
+def test_the_verdict_does_not_depend_on_the_number_of_draws(num_draws):
+    """A k̂ that is too large is poor; few effective draws alone are fair, however many there are."""
+    good = importance_weights(np.linspace(0, 1, num_draws))
+    assert good.verdict == "good" and good._replace(ess=0.11).verdict == "good"
+    assert good._replace(ess=0.09).verdict == good._replace(ess=0.01).verdict == "fair"
+    assert good._replace(khat=0.55).verdict == "good"
+    for khat in (0.75, np.inf, np.nan):
+        assert good._replace(khat=khat).verdict == good._replace(khat=khat, ess=0.01).verdict == "poor"
+
+
 def test_few_effective_draws_are_poor_even_if_khat_is_small():
     good = importance_weights(np.linspace(0, 1, 4000))
     assert not good.poor and not good._replace(ess=101 / 4000).poor

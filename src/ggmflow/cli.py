@@ -73,6 +73,12 @@ Rule = Annotated[
     Literal["f1", "interval", "fdr", "probability"],
     typer.Option(help="What makes an edge; interval: the credible interval leaves zero out."),
 ]
+Refine = Annotated[
+    bool,
+    typer.Option(
+        "--refine", help="Exact draws, by chains that start at the flow's; also tells how far off the flow was."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for programs, nothing else.")]
 
 
@@ -92,6 +98,8 @@ def main(
     for stream in (sys.stdout, sys.stderr):  # where letters such as λ cannot be shown, a sign stands for them
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    # Before JAX is loaded: a compilation that takes minutes on a busy machine is no error to report to XLA's authors.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def _examples(*lines: str) -> str:
@@ -195,6 +203,7 @@ def summary(
     q: Q = None,
     level: Level = 0.9,
     rule: Rule = "f1",
+    refine: Refine = False,
     top: Annotated[
         int | None, typer.Option(min=1, help="How many edges; default 10, all with --json.", show_default=False)
     ] = None,
@@ -203,7 +212,7 @@ def summary(
     """What was found: chosen λ and q, how far to trust it, and the strongest edges."""
     from ggmflow import commands
 
-    commands.summary(run, lam, q, level, rule, top, as_json)
+    commands.summary(run, lam, q, level, rule, refine, top, as_json)
 
 
 @app.command(rich_help_panel=_LOOK, epilog=_examples("ggmflow report run", "ggmflow report run -o report.html --q 1"))
@@ -263,11 +272,12 @@ def export(
     q: Q = None,
     level: Level = 0.9,
     rule: Rule = "f1",
+    refine: Refine = False,
 ) -> None:
     """Write graph, table or draws for other programs."""
     from ggmflow import commands
 
-    commands.export(run, format, output, lam, q, level, rule)
+    commands.export(run, format, output, lam, q, level, rule, refine)
 
 
 @app.command(rich_help_panel=_TRY, epilog=_examples("ggmflow demo", "ggmflow demo --n-samples 150 -o figures"))
@@ -315,13 +325,13 @@ def reproduce(
     from ggmflow import commands
 
     directory = output or Path("results/quick" if quick else "results")
-    commands.reproduce(experiment, directory, quick, _command(context))
+    commands.reproduce(experiment, directory, quick, _command(context, "ggmflow"))
 
 
 # ------------------------------------------------------------------------------------------------- what was typed
-def _command(context: typer.Context) -> str:
-    """What was typed, without --resume, --force and --json."""
-    words = [_program(), str(context.command.name)]
+def _command(context: typer.Context, program: str | None = None) -> str:
+    """What was typed, without --resume, --force and --json; called by another name if `program` is given."""
+    words = [program or _program(), str(context.command.name)]
     for parameter in context.command.params:
         name, source = str(parameter.name), context.get_parameter_source(str(parameter.name))
         if source is None or source.name != "COMMANDLINE" or name in ("resume", "force", "as_json"):

@@ -107,10 +107,17 @@ def fit(
 
 
 def summary(
-    run: Path, lam: float | None, q: float | None, level: float, rule: str, top: int | None, as_json: bool
+    run: Path,
+    lam: float | None,
+    q: float | None,
+    level: float,
+    rule: str,
+    refine: bool,
+    top: int | None,
+    as_json: bool,
 ) -> None:
     """Show what was found."""
-    record, _, post = _open(run, lam, q, level)
+    record, _, post = _open(run, lam, q, level, refine)
     with _notes() as notes:
         table = entry_table(post, level, rule)
     _tell(notes)
@@ -136,6 +143,7 @@ def explore(run: Path, port: int, browser: bool) -> None:
     """Serve the explorer until Ctrl-C."""
     with _mistakes(RunError, OSError):
         model = load_run(run)
+    _line("Starting: the first draws and the evidence of every λ and q take some seconds …", style="dim")
     from ggmflow.explorer import serve  # only now: Bokeh takes a second to load
 
     def ready(*_: Any) -> None:
@@ -152,12 +160,19 @@ def explore(run: Path, port: int, browser: bool) -> None:
 
 
 def export(
-    run: Path, format: str, output: Path | None, lam: float | None, q: float | None, level: float, rule: str
+    run: Path,
+    format: str,
+    output: Path | None,
+    lam: float | None,
+    q: float | None,
+    level: float,
+    rule: str,
+    refine: bool,
 ) -> None:
     """Write one file for other programs."""
     path = run / FORMATS[format][0] if output is None else output
     with _notes() as notes, _mistakes(ImportError, ValueError, RunError, OSError), _place(run, output):
-        _, _, post = _open(run, lam, q, level)
+        _, _, post = _open(run, lam, q, level, refine)
         write_export(post, path, format, level=level, rule=rule)
     _tell(notes)
     _print_written(path)
@@ -224,7 +239,7 @@ def _check(ranges: Ranges) -> None:
 
 
 def _open(
-    run: Path, lam: float | None, q: float | None, level: float = 0.9
+    run: Path, lam: float | None, q: float | None, level: float = 0.9, refine: bool = False
 ) -> tuple[dict[str, Any], GraphicalFlow, Posterior]:
     """The record of a run, its model, and the posterior at the condition asked for."""
     if not 0 < level < 1:
@@ -232,7 +247,11 @@ def _open(
     with _mistakes(RunError, OSError):
         record, model = read_record(run), load_run(run)
     with _mistakes(ValueError):  # outside the fitted ranges; nothing is drawn yet
-        return record, model, model.posterior(lam, q)
+        post = model.posterior(lam, q)
+    if refine:
+        with Console(stderr=True).status("Exact chains, 50 sweeps …"):
+            post = post.refine()
+    return record, model, post
 
 
 def _place(run: Path, output: Path | None) -> AbstractContextManager[None]:
@@ -354,10 +373,10 @@ def _print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame,
     for end in chosen["at_ends"] if is_best else []:
         lines.add_row("", _text(f"The evidence is highest at {end}: a wider range may be better still.", "yellow"))
     message = str(attributes["message"])
-    lines.add_row("Trust", Text(message, style="yellow" if message.startswith("Poor") else "green"))
+    lines.add_row("Trust", Text(message, style="green" if message.startswith("Good") else "yellow"))
     if message.startswith("Poor"):
         lines.add_row(
-            "", Text("Fit with more --steps or narrower --lam and --q, or refine() in Python.", style="yellow")
+            "", Text("Exact draws: --refine. Or fit with more --steps, or narrower --lam and --q.", style="yellow")
         )
     lines.add_row("Edges", _text(f"{len(edges)} of {pairs} pairs, by {attributes['rule']}"))
     console.print(lines)

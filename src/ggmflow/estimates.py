@@ -79,6 +79,24 @@ class Sample:
         """Association of some of the pairs in every draw; means nothing for a variable and itself."""
         return -self.values[part] * self._scale[self.free.row[part]] * self._scale[self.free.partner[part]]
 
+    def gains(self, w: Weights) -> bool:
+        """Whether these weights lower the error of estimates, instead of adding more noise than they correct.
+
+        Weights move the mean of a function h of an entry by Σ(w_i − 1/N)h_i. The square of that holds the bias they
+        remove and noise, Σ(w_i − 1/N)²(h_i − h̄)², which is also what they add to the variance. So they gain where it
+        exceeds twice the noise, on average over all entries, for h = ω and h = (ω − ω̄)² in units of their variance.
+        """
+        extra = w - 1 / w.size
+        moved = noise = 0.0
+        for part in blocks(*self.values.shape):
+            centred = self.values[part] - self.values[part].mean(axis=1, keepdims=True)
+            for h in (centred, centred**2):
+                h = h - h.mean(axis=1, keepdims=True)
+                variance = np.maximum(np.mean(h**2, axis=1), np.finfo(np.float32).tiny)
+                moved += float(np.sum((h @ extra) ** 2 / variance))
+                noise += float(np.sum((h**2 @ extra**2) / variance))
+        return moved > 2 * noise
+
     @cached_property
     def _order(self) -> Int[np.ndarray, "D N"]:
         return sort_order(self.values)

@@ -35,7 +35,7 @@ __all__ = ["Posterior", "EdgeSelection", "PoorFitWarning", "Refinement", "Draws"
 
 
 class PoorFitWarning(UserWarning):
-    """The draws are a poor stand-in for the posterior; the message says how poor and what to do."""
+    """The draws are a poor stand-in for the posterior, or few of them count; the message says which and what to do."""
 
 
 @final
@@ -176,10 +176,12 @@ class Posterior:
         return Posterior(ChainSource(states), self.names, self.query, *condition, **options)
 
     # ------------------------------------------------------------------------------------------------------- estimates
-    @property
+    @cached_property
     def weighted(self) -> bool:
-        """Whether estimates use importance weights: k̂ < 0.7, and the draws are not exact anyway."""
-        return self._weights is not None and self._weights.reliable
+        """Whether estimates use importance weights: the draws are not exact anyway, k̂ allows it, and the weights
+        correct more than the noise that they add.
+        """
+        return self._weights is not None and self._weights.reliable and self._sample.gains(self._weights.values)
 
     def mean(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s d"]:
         """Posterior mean of every entry, (s, d)."""
@@ -605,9 +607,8 @@ class Posterior:
     def _level(self) -> Level:
         if (known := self.refinement) is not None:
             return "good" if known.rhat < 1.01 else "caution"
-        if self._weights is None or not self._weights.poor:
-            return "good"
-        return "caution" if self._weights.reliable else "poor"
+        verdict = "good" if self._weights is None else self._weights.verdict
+        return "caution" if verdict == "fair" else verdict
 
     # --------------------------------------------------------------------------------------------------------- insides
     @cached_property
@@ -691,14 +692,20 @@ class Posterior:
         if self._warned or not weights.poor:
             return
         self._warned = True
-        message = (
-            f"The fitted distribution is a poor stand-in for the posterior{self._where()}: {weights}. {consequence} "
-            "To do better, call refine() for exact draws, or fit with more steps or a narrower range of λ and q."
-        )
+        better = "call refine() for exact draws, or fit with more steps or a narrower range of λ and q."
+        if weights.reliable:
+            what, better = "Few draws are effective", f"ask for more draws (num_draws), {better}"
+        else:
+            what = "The fitted distribution is a poor stand-in for the posterior"
+        message = f"{what}{self._where()}: {weights}. {consequence} To do better, {better}"
         warnings.warn(message, PoorFitWarning, stacklevel=stacklevel)
 
     def _estimates_use(self) -> str:
-        return f"Estimates use {'importance weights' if self.weighted else 'plain draws, all of equal weight'}."
+        if self.weighted:
+            return "Estimates use importance weights."
+        if self._weights is not None and self._weights.reliable:
+            return "Estimates use plain draws: weights would add more noise than they correct."
+        return "Estimates use plain draws, all of equal weight."
 
     def _message(self) -> str:
         if (known := self.refinement) is not None:
@@ -709,7 +716,9 @@ class Posterior:
             )
         if self._weights is None:
             return "The draws are exact, all of equal weight."
-        return f"{'Poor' if self._weights.poor else 'Good'} fit: {self._weights}. {self._estimates_use()}"
+        costly = self.weighted and self._weights.verdict == "fair"
+        few = " Few draws are effective: that costs accuracy, not correctness." if costly else ""
+        return f"{self._weights.verdict.capitalize()} fit: {self._weights}. {self._estimates_use()}{few}"
 
     def _status(self) -> str:
         # Looking at an object should not draw: that can take seconds.

@@ -194,6 +194,8 @@ def fit_run(
         Ctrl-C ends the fit; `resume` goes on where it stopped.
     """
     path = Path(path)
+    if path.exists() and not path.is_dir():
+        raise RunError(f"{path} is a file: name a directory that is new, or that of a run")
     if path.is_dir() and not _is_run(path) and ((path / RECORD).exists() or any(_foreign(path))):
         raise RunError(f"{path} holds other files and no run: choose a new directory")
     with locked(path):
@@ -324,7 +326,9 @@ def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 
 def _show(value: Any) -> str:
-    return "the default" if value in (None, []) else ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    if value in (None, []):
+        return "the default"
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _write_record(path: Path, record: dict[str, Any]) -> None:

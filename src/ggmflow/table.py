@@ -116,11 +116,24 @@ def _read_csv(path: Path, delimiter: str, decimal: str) -> tuple[list[str], list
     _check_header(header, path, delimiter)
     for line, row in rows:
         if len(row) != len(header):
-            raise ValueError(f"line {line} has {len(row)} fields, but the header has {len(header)}")
+            _check_delimiter(row, path, delimiter)  # the header may hold the delimiter within a name
+            raise ValueError(
+                f"line {line} has {len(row)} field{'s' * (len(row) > 1)}, but the header has {len(header)}"
+            )
     if decimal == ",":
         rows = [rows[0], *((line, _points_for_commas(row, line)) for line, row in rows[1:])]
     columns = [_read_fields([row[j] for _, row in rows[1:]]) for j in range(len(header))]
     return header, columns, [line for line, _ in rows[1:]]
+
+
+def _check_delimiter(fields: list[str], path: Path, delimiter: str) -> None:
+    """A line that is one field, and holds another sign that separates fields, tells that the delimiter is wrong."""
+    for sign, plural in _DELIMITERS.items():
+        if len(fields) == 1 and sign in fields[0]:
+            shown = "'tab'" if sign == "\t" else repr(sign)
+            hint = f"give delimiter={sign!r} to Scatter.from_data, or --delimiter {shown} on the command line"
+            expected = _DELIMITERS.get(delimiter, repr(delimiter))
+            raise ValueError(f"{str(path)!r} seems to be separated by {plural}, not {expected}: {hint}")
 
 
 def _other_kind(path: Path) -> str | None:
@@ -171,12 +184,7 @@ def _read_fields(fields: list[str]) -> np.ndarray | list[str]:
 
 
 def _check_header(header: list[str], path: Path, delimiter: str) -> None:
-    for sign, plural in _DELIMITERS.items():
-        if len(header) == 1 and sign in header[0]:
-            shown = "'tab'" if sign == "\t" else repr(sign)
-            hint = f"give delimiter={sign!r} to Scatter.from_data, or --delimiter {shown} on the command line"
-            expected = _DELIMITERS.get(delimiter, repr(delimiter))
-            raise ValueError(f"{str(path)!r} seems to be separated by {plural}, not {expected}: {hint}")
+    _check_delimiter(header, path, delimiter)
     if "" in header:
         column = header.index("") + 1
         raise ValueError(f"column {column} has no name: name it or remove it (a row index? an extra comma?)")

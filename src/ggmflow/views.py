@@ -18,6 +18,7 @@ from ggmflow.estimator import GraphicalFlow
 from ggmflow.evidence import choose, grid
 from ggmflow.posterior import PoorFitWarning, Posterior
 from ggmflow.sampling import chunk_size, quick_chunk_size
+from ggmflow.weights import Verdict
 
 
 class View(NamedTuple):
@@ -42,8 +43,8 @@ class View(NamedTuple):
         Expected share of false ones among them.
     message : str
         How far to trust the numbers, in words.
-    good : bool
-        Whether they can be trusted.
+    verdict : {"good", "fair", "poor"}
+        The same in a word, as in `ImportanceWeights.verdict`.
     posterior : Posterior
         Where the numbers come from.
     """
@@ -57,7 +58,7 @@ class View(NamedTuple):
     n_edges: int
     expected_fdr: float
     message: str
-    good: bool
+    verdict: Verdict
     posterior: Posterior
 
     @property
@@ -151,7 +152,6 @@ def view(
     i, names = post.query[row], np.array(post.names, dtype=object)
     columns = {"i": i, "j": j, "row": names[i], "column": names[j]}
     pairs = pd.DataFrame(columns | {label: values[row, j] for label, values in matrices.items()})
-    weights = post._weights
     return View(
         lam=lam,
         q=q,
@@ -162,7 +162,7 @@ def view(
         n_edges=chosen.n_edges,
         expected_fdr=chosen.expected_fdr,
         message=str(post.diagnostics()["message"]),
-        good=weights is None or not weights.poor,
+        verdict="good" if post._weights is None else post._weights.verdict,
         posterior=post,
     )
 

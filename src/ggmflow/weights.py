@@ -7,14 +7,17 @@ weights can be used (below 0.7, or 1 − 1/log₁₀ N if that is less) or a few
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from arviz_stats.base.array import array_stats
 from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
+Verdict = Literal["good", "fair", "poor"]
+
 MIN_DRAWS = 25  # fewer have no tail to fit
+_FEW = 0.1  # relative effective sample size, below which weights cost accuracy that is worth a word
 # log weights of the tail that agree to this are a bounded tail, not one to fit: rounding of densities looks like it.
 _BOUNDED = 1e-3
 
@@ -58,10 +61,24 @@ class ImportanceWeights(NamedTuple):
         return khat_limit(self.values.size)
 
     @property
+    def verdict(self) -> Verdict:
+        """How far to trust weighted estimates, in a word that summary, report and explorer share.
+
+        "poor": k̂ is too large, so the weights cannot be used. "fair": they can, but fewer than a tenth of the draws are
+        effective, which costs accuracy, not correctness. The share of effective draws, unlike their number, says the
+        same of a flow whether 250 draws are made or 4000.
+        """
+        if not self.reliable:
+            return "poor"
+        return "fair" if self.ess < _FEW else "good"
+
+    @property
     def poor(self) -> bool:
-        """k̂ too large, or fewer than 100 effective draws (fewer than a tenth, of less than 1000)."""
+        """Whether an estimate should warn, and evidence take another way: the verdict is "poor", or "fair" and too few
+        draws are effective for this one answer: fewer than 100 (a tenth, of less than 1000).
+        """
         num_draws = self.values.size
-        return not self.reliable or self.ess * num_draws < min(100, num_draws / 10)
+        return not self.reliable or self.ess * num_draws < min(100, _FEW * num_draws)
 
     def __str__(self) -> str:
         num_draws = self.values.size

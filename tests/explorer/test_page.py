@@ -1,6 +1,7 @@
 """The explorer in a browser: what it shows is what the Python API gives, and names are only names."""
 
 import asyncio
+import html
 import json
 import re
 import threading
@@ -13,6 +14,8 @@ from ggmflow import estimator
 from ggmflow.conditions import Choice
 from ggmflow.explorer import make_document, prepare
 from ggmflow.explorer.server import _listen, _stop
+from ggmflow.explorer.session import RULES
+from ggmflow.export import entry_table
 from ggmflow.views import Surface, middle, num_draws_of
 from tests.models import no_training, quick
 
@@ -188,6 +191,65 @@ def test_values_are_those_of_the_posterior_and_sliders_change_the_graph(small, p
     check_values(page, model)
 
 
+def test_only_a_posterior_has_intervals_and_probabilities(small, page):
+    model, address = small
+    page.goto(address)
+    probabilities = {"clicked": "P(positive)", "listed": "P(edge)", "state": "false discovery rate"}
+
+    def check_posterior():
+        assert wait_at_rest(page, model)[2] == 1
+        for name, text in probabilities.items():
+            assert text in model_of(page, name, "text")
+        assert "90 % intervals" in model_of(page, "chosen", "text")
+        assert page.get_by_text("not a credible interval").count() == 0 and page.locator(".note").count() == 0
+        assert "P(edge)" in page.locator(".slick-header-column").all_text_contents()
+
+    check_posterior()
+    press(page, 2, "Home", 1)
+    page.wait_for_function("Bokeh.documents[0].get_model_by_name('trust').text.includes(', 0.01, num')", timeout=60_000)
+    for label in RULES:  # none of them may bring the probabilities back
+        page.locator("select").select_option(label)
+        assert wait_at_rest(page, model)[2] == 0.01
+        for name, text in probabilities.items():
+            assert text not in model_of(page, name, "text") and "by expectation" not in model_of(page, name, "text")
+        for name in ("chosen", "clicked", "listed"):
+            shown = model_of(page, name, "text")
+            assert "pread at T = 0.01, not a credible interval" in shown or "none qualifies" in shown
+        assert "Not the posterior" in page.locator(".note").inner_text()
+        until(page, lambda: "P(edge)" not in page.locator(".slick-header-column").all_text_contents())
+    page.locator("select").select_option(next(iter(RULES)))
+    before = model_of(page, "trust", "text")
+    press(page, 2, "End", 1)
+    wait_for_change(page, before)
+    check_posterior()
+
+
+def test_rules_select_the_edges_of_the_api(blanket, page):
+    model, address = blanket
+    page.goto(address)
+    wait_at_rest(page, model)
+    press(page, 0, "Home", 1)  # where the rules differ most
+    page.wait_for_function("Bokeh.documents[0].get_model_by_name('trust').text.includes('(2.0, ')", timeout=60_000)
+    found = set()
+    for label, (rule, level) in reversed(RULES.items()):
+        page.locator("select").select_option(label)
+        page.wait_for_function(f"Bokeh.documents[0].get_model_by_name('rule').value == {label!r}")
+        *condition, num_draws = wait_at_rest(page, model)
+        post = model.posterior(*condition, num_draws=num_draws)
+        table = entry_table(post, level, rule)
+        until(page, lambda words=table.attrs["rule"]: html.escape(words) in model_of(page, "state", "text"))
+        expected = table[table["edge"]].set_index(["row", "column"])
+        # What the words above are true of may still be the quick drawing of a moment ago.
+        lowest = expected["association_lower"].sort_values().to_numpy()
+        until(page, lambda low=lowest: np.array_equal(np.sort(listed(page)["lower"]).round(9), low.round(9)))
+        shown = listed(page).set_index(["row", "column"])
+        lines = drawn(page)
+        assert set(zip(lines["row"], lines["column"], strict=True)) == set(expected.index) == set(shown.index)
+        np.testing.assert_allclose(shown["lower"], expected["association_lower"].loc[shown.index], atol=1e-9)
+        found.add(frozenset(expected.index))
+    assert len(found) > 2  # or nothing would have been seen to change
+
+
 def test_the_ring_can_be_dragged(small, page):
     model, address = small
     page.goto(address)
@@ -248,7 +310,7 @@ def test_names_are_only_names(small, page):
     assert page.locator("img[src=x]").count() == 0 and page.locator("mjx-container").count() == 0
 
 
-@pytest.mark.parametrize("button, name", [("Graph (GraphML)", "graph.graphml"), ("Table (CSV)", "pairs.csv")])
+@pytest.mark.parametrize("button, name", [("Graph (GraphML)", "graph.graphml"), ("Table (CSV)", "summary.csv")])
 def test_downloads(small, page, tmp_path, button, name):
     import networkx as nx
 
@@ -262,9 +324,9 @@ def test_downloads(small, page, tmp_path, button, name):
     post = model.posterior(lam, q, num_draws=num_draws)
     if name.endswith("csv"):
         table = pd.read_csv(tmp_path / name)
-        np.testing.assert_allclose(table["association"], post.association()[np.triu_indices(5, 1)])
-        ends = table[["association_lower", "association_upper"]].to_numpy().T
-        np.testing.assert_allclose(ends, post.association_interval(0.9)[:, *np.triu_indices(5, 1)])
+        assert (table.pop("num_draws") == num_draws).all()
+        pd.testing.assert_frame_equal(table, entry_table(post, 0.9, "f1"), check_dtype=False)
+        assert {"lam", "q", "temperature", "level", "rule", "scale"} <= set(table)
     else:
         graph, expected = nx.read_graphml(tmp_path / name), post.to_networkx()
         assert set(map(frozenset, graph.edges)) == set(map(frozenset, expected.edges))

@@ -1,11 +1,14 @@
 """The server: its port, its origin, its end."""
 
+import re
 import signal
 import socket
 import subprocess
 import sys
 import types
 
+import jax
+import numpy as np
 import pytest
 from bokeh.document import Document
 from bokeh.io.state import curstate
@@ -126,3 +129,41 @@ def test_two_temperatures_and_ranges_that_are_points(untrained, more):
     lam, q, temperature = page.condition
     assert temperature == (0.3 if "architecture" in more else page.seen.temperature)
     assert (lam, q) == (2.0, 1.0 if "q" in more else 0.75)
+
+
+@pytest.mark.filterwarnings("ignore::ggmflow.posterior.PoorFitWarning")
+@pytest.mark.parametrize("temperature", [(0.012345678, 0.98765432), (0.01, 1.0), 0.4567891234])
+def test_the_line_of_python_gives_what_is_shown(untrained, temperature):
+    """At both ends of ranges that no few digits can write, and in between."""
+    ranges = {"lam": "auto", "q": (0.2543216789, 1.2345678912), "temperature": temperature}
+    model = quick(**ranges).fit(TABLE)
+    page = Session(Document(), prepare(model, evidence=False))
+    for ends in ("value", "start", "end"):
+        for slider in page.sliders:
+            slider.value = getattr(slider, ends)
+        page.redraw()
+        line = re.search(r"<code>(.*)</code>", page.texts["trust"].text)[1]
+        post = eval(line, {"model": model})
+        i, j = page.seen.pairs["i"], page.seen.pairs["j"]
+        np.testing.assert_array_equal(post.association()[i, j], page.seen.pairs["association"])
+        assert post.temperature == pytest.approx(page.seen.temperature) and post.num_draws == 250
+        if ends != "value":
+            shown = np.array([post.lam, post.q, post.temperature])
+            end = [getattr(model, f"{name}_range_")[ends == "end"] for name in ranges]
+            np.testing.assert_allclose(shown, end, rtol=6e-4)
+
+
+@pytest.mark.filterwarnings("ignore::ggmflow.posterior.PoorFitWarning")
+def test_no_move_waits_for_a_compiler(untrained, compilations):
+    model = quick(temperature=(0.0001, 1.0)).fit(TABLE)
+    prepared = prepare(model, evidence=False)
+    jax.clear_caches()  # what other tests have compiled does not count
+    prepare(model, evidence=False)
+    compilations.clear()
+    page = Session(Document(), prepared)
+    for slider in page.sliders:
+        for share in (0.0, 1.0, 0.5):
+            slider.value = slider.start + share * (slider.end - slider.start)
+            page.redraw()
+            page.redraw(at_rest=True)
+    assert not [name for name in compilations if "draw" in name], compilations

@@ -1,5 +1,6 @@
 """Pair by pair: what is drawn is what the tables hold."""
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -84,3 +85,19 @@ def test_differences_are_those_of_the_table(post, ax):
     ax.figure.canvas.draw()
     with pytest.raises(ValueError, match="no comparison"):
         plot.differences(table.drop(columns="sd"), ax=ax)
+
+
+@pytest.mark.parametrize("length", [3, 60])
+def test_names_of_any_length_stay_within_the_figure(length):
+    names = [f"{k}{'x' * (length - 2)}{k}" for k in range(5)]
+    one, other = wishart_posterior(names), wishart_posterior(names, seed=5)
+    drawn = [plot.edge_intervals(one), plot.edge_ranking(one), plot.heat_map(one)]
+    drawn.append(plot.differences(gf.compare(one, other, names=("wild type", "mutant"))))
+    for axes in drawn:
+        figure = axes.figure
+        figure.canvas.draw()
+        box, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
+        assert box.x0 > -0.02 and box.y0 > -0.02 and box.x1 < width + 0.02 and box.y1 < height + 0.02
+        labels = words(axes.get_yticklabels())
+        assert len(set(labels)) == len(labels)  # also of those that were shortened
+        plt.close(figure)

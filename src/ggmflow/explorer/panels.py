@@ -111,7 +111,7 @@ class Network:
                 tooltips=[
                     ("pair", "@row – @column"),
                     ("association", "@association{+0.000}"),
-                    ("interval", "@lower{+0.000} … @upper{+0.000}"),
+                    ("lower … upper", "@lower{+0.000} … @upper{+0.000}"),
                 ],
             ),
             tap := TapTool(renderers=[nodes, edges]),
@@ -245,7 +245,7 @@ class AlongLam:
 
 
 class Forest:
-    """Association of some pairs with their credible intervals, one below the other."""
+    """Association of some pairs with their intervals, one below the other."""
 
     rows = 10
 
@@ -344,6 +344,7 @@ class Pairs:
         number, share = NumberFormatter(format="+0.00", text_align="right"), NumberFormatter(format="0.00")
         share.text_align = "right"
         name = StringFormatter()
+        self.probability = TableColumn(field="shown", title="P(edge)", formatter=share, width=58)
         self.table = DataTable(
             source=self.source,
             columns=[
@@ -352,7 +353,7 @@ class Pairs:
                 TableColumn(field="association", title="assoc.", formatter=number, width=56),
                 TableColumn(field="lower", title="lower", formatter=number, width=52),
                 TableColumn(field="upper", title="upper", formatter=number, width=52),
-                TableColumn(field="shown", title="P(edge)", formatter=share, width=58),
+                self.probability,
             ],
             index_position=None,
             autosize_mode="force_fit",
@@ -368,7 +369,8 @@ class Pairs:
         self.source.js_on_change("data", again)
 
     def update(self, seen: View) -> None:
-        """List the edges, the strongest first."""
+        """List the edges, the strongest first; with their probabilities, if it is a posterior that is seen."""
+        self.probability.visible = seen.temperature == 1
         edges = seen.pairs[seen.pairs["edge"]]
         edges = edges.iloc[np.argsort(-edges["association"].abs().to_numpy(), kind="stable")]
         probability = edges["probability"].fillna(edges["edge_probability"]).to_numpy()

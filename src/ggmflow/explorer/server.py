@@ -6,9 +6,14 @@ page in the same browser can talk to it. It reads no file that a page names.
 
 import asyncio
 import errno
+import logging
 import socket
+import traceback
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from bokeh.application import Application
@@ -19,6 +24,8 @@ from bokeh.server.server import Server
 
 from ggmflow.estimator import GraphicalFlow
 from ggmflow.explorer.session import Prepared, make_document, prepare
+
+_TALKATIVE = ("bokeh.server.views.ws", "bokeh.server.protocol_handler", "tornado.application")
 
 
 def application(prepared: Prepared) -> Application:
@@ -61,7 +68,7 @@ def serve(
         If the port cannot be used, before anything is computed.
     """
     known: list[Prepared] = []
-    with asyncio.Runner() as runner:
+    with asyncio.Runner() as runner, _closed_pages_are_no_news():
         server, address = runner.run(_listen(lambda doc: make_document(doc, known[0]), port))
         try:
             # Not within the loop: there Ctrl-C would have to wait for its end.
@@ -71,6 +78,27 @@ def serve(
             pass
         finally:
             runner.run(_stop(server))
+
+
+@contextmanager
+def _closed_pages_are_no_news() -> Iterator[None]:
+    """Bokeh and Tornado log tracebacks when a page is closed while an answer is under way; that is no error."""
+
+    def worth_telling(record: logging.LogRecord) -> bool:
+        error, frames = (record.exc_info or (None, None, None))[1:]
+        if isinstance(error, AssertionError) and isinstance(frames, TracebackType):
+            # Bokeh asserts that a session is there; ours fail with other errors, and in other files.
+            return Path(traceback.extract_tb(frames)[-1].filename).parts[-3:-1] != ("bokeh", "server")
+        return "connection was closed" not in record.getMessage()
+
+    loggers = [logging.getLogger(name) for name in _TALKATIVE]
+    for logger in loggers:
+        logger.addFilter(worth_telling)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(worth_telling)
 
 
 async def _listen(make: Callable[[Document], None], port: int) -> tuple[Server, str]:

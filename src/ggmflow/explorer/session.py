@@ -1,8 +1,10 @@
 """One open page of the explorer: its controls, what they change, and when it is redrawn.
 
 While something moves, views rest on few draws; a moment after the last move they are redrawn with more, and edges along
-λ are counted, one λ at a time so that the next move need not wait. λ and T are rounded to the digits on the page, so
-what is shown is exactly ``model.posterior(lam, q, temperature, num_draws=...)`` of the numbers shown.
+λ are counted, one λ at a time so that the next move need not wait. λ, q and T are rounded to the digits of the line of
+Python on the page, so what is shown is exactly ``model.posterior(lam, q, temperature, num_draws=...)`` of that line.
+
+Only at T = 1 is it a posterior. Elsewhere the page gives no probabilities, and calls intervals what they are.
 """
 
 # Bokeh's and pandas' own annotations are narrower than what both accept.
@@ -33,7 +35,7 @@ from jaxtyping import Float
 from ggmflow import views
 from ggmflow.estimator import GraphicalFlow
 from ggmflow.explorer.panels import ACCENT, FONT, INK, AlongLam, Forest, Network, PairPosterior, Pairs, Plane
-from ggmflow.export import graphml
+from ggmflow.export import entry_table, graphml
 from ggmflow.views import Surface, View
 
 # What makes an edge: label, rule, level of the intervals.
@@ -72,11 +74,17 @@ _TEXT = f"""
     h2 {{ font-size: 13px; font-weight: 650; margin: 0; display: inline; }}
     .faint {{ color: #5d6b78; }}
     .poor {{ color: #a33b00; font-weight: 600; }}
+    .fair {{ color: #7a5a00; font-weight: 600; }}
     .good {{ color: #1a6b3c; font-weight: 600; }}
+    .note {{ background: #fff3c4; border-radius: 6px; padding: 4px 8px; margin-top: 4px; }}
     code {{ background: #eef1f4; border-radius: 4px; padding: 1px 5px; font-size: 12px; user-select: all; }}
     b {{ font-variant-numeric: tabular-nums; }}
     .key {{ display: inline-block; width: 26px; border-top: 4px solid; vertical-align: middle; margin: 0 4px 0 12px; }}
     """
+_NOT_A_POSTERIOR = (
+    "<div class=note>Not the posterior but a sharper one, at T&nbsp;=&nbsp;{0.temperature:g}: too narrow for intervals "
+    "and probabilities.</div>"
+)
 _WIDGET = f":host {{ font: 13px {FONT}; color: {INK}; }} label, .bk-slider-title {{ font-size: 13px; }}"
 
 
@@ -111,7 +119,10 @@ def prepare(model: GraphicalFlow, *, evidence: bool = True) -> Prepared:
     evidence
         Whether to compute the evidence surface; the first time for a number of variables that takes a while.
     """
-    views.view(model)
+    # Cold posteriors need double precision, which is another program: the first move there would wait for its compiler.
+    for temperature in {*model.temperature_range_}:
+        for quick in (True, False):
+            views.view(model, temperature=temperature, num_draws=views.num_draws_of(model, quick))
     surface = views.evidence_surface(model) if evidence else None
     lam, q, temperature = views.middle(model)
     if surface is not None:
@@ -136,6 +147,7 @@ class Session:
         self.pinned: set[int] = set()
         self.edges_at: dict[tuple, dict[float, int]] = {}
         self.scheduled = self.resting = self.counting = None
+        self.took = 0.0  # seconds of the last redraw
         self.quiet = False  # while the page itself moves a control or marks a selection
 
         ranges = (self.model.lam_range_, self.model.q_range_, self.model.temperature_range_)
@@ -262,12 +274,13 @@ class Session:
     # ---------------------------------------------------------------------------------------------------------- moves
     @property
     def condition(self) -> tuple[float, float, float]:
-        """λ, q and T of the sliders, as they are shown."""
-        lam, T = (_rounded(10.0 ** float(s.value), s.tags[0]) for s in (self.lam, self.temperature))
+        """λ, q and T of the sliders, as the line of Python on the page has them."""
+        lam = _rounded(10.0 ** float(self.lam.value), 4, "g", self.model.lam_range_)
+        q = _rounded(float(self.q.value), 3, "f", self.model.q_range_)
+        T = _rounded(10.0 ** float(self.temperature.value), 3, "g", self.model.temperature_range_)
         if known := self.model._snapshots:  # the published architecture knows two temperatures
             T = min(known, key=lambda each: abs(np.log(each / T)))
-        low, high = self.model.q_range_
-        return lam, float(np.clip(round(float(self.q.value), 3), low, high)), T
+        return lam, q, T
 
     def moved(self) -> None:
         """Something has changed: redraw soon, once, and again when nothing moves."""
@@ -277,9 +290,10 @@ class Session:
             if waiting is not None:
                 self.doc.remove_timeout_callback(waiting)
         self.counting = None
-        self.resting = self.doc.add_timeout_callback(self._rest, _REST)
+        # Where drawing takes long, moves pile up meanwhile: wait for them, so that only the last one is drawn.
+        self.resting = self.doc.add_timeout_callback(self._rest, max(_REST, round(1500 * self.took)))
         if self.scheduled is None:
-            self.scheduled = self.doc.add_timeout_callback(self._move, _THROTTLE)
+            self.scheduled = self.doc.add_timeout_callback(self._move, max(_THROTTLE, round(200 * self.took)))
 
     def _changed(self, attr: str, old: Any, new: Any) -> None:
         self.moved()
@@ -347,7 +361,7 @@ class Session:
         num_draws = views.num_draws_of(self.model, quick=not at_rest)
         self.seen = views.view(self.model, *self.condition, rule=rule, level=level, num_draws=num_draws)
         self._draw(self.seen, start)
-        self.seconds = perf_counter() - start
+        self.took = perf_counter() - start
         if at_rest:
             self._count()
 
@@ -365,7 +379,7 @@ class Session:
         first = int(shown[0]) if self.pair is None and shown.size else self.pair
         if self.pair is not None and self.pair not in shown[: Forest.rows]:
             shown = np.append(self.pair, shown)
-        # One message for all panels. Callbacks, too, wait for its end: what we mark ourselves is no click.
+        # All panels are sent at the end, together. Callbacks, too, wait for it: what we mark ourselves is no click.
         self.doc.hold("combine")
         self.quiet = True
         try:
@@ -392,44 +406,49 @@ class Session:
 
     def _name(self, seen: View, pair: int | None) -> None:
         """Headings of the panels. Names are escaped: this is HTML."""
-        level, of = f"{100 * seen.level:g} %", "edges"
+        of = "edges"
         if self.node is not None:
             of = f"pairs of {html.escape(self.names[self.node])}"
         elif not seen.n_edges:
             of = "pairs; none is an edge"
-        self.texts["chosen"].text = f"<h2>{level} intervals</h2> <span class=faint>strongest {of}</span>"
+        intervals = f"{100 * seen.level:g} % intervals" if seen.temperature == 1 else _spread(seen).replace("s", "S", 1)
+        self.texts["chosen"].text = f"<h2>{intervals}</h2> <span class=faint>strongest {of}</span>"
         if pair is not None:
             row = seen.pairs.iloc[pair]
             names = " – ".join(html.escape(str(row[side])) for side in ("row", "column"))
             inside = int(row["j"]) in self.query
             scale = "partial correlation" if inside else "regression weight"
+            more = f"P(positive) = {row['p_positive']:.2f}" if seen.temperature == 1 else _spread(seen)
             self.texts["clicked"].text = (
                 f"<h2>{names}</h2> <span class=faint>{scale}</span><br><b>{row['association']:+.3f}</b> "
-                f"<span class=faint>[{row['lower']:+.3f}, {row['upper']:+.3f}], P(positive) = "
-                f"{row['p_positive']:.2f}</span>"
+                f"<span class=faint>[{row['lower']:+.3f}, {row['upper']:+.3f}], {more}</span>"
             )
 
     def _describe(self, seen: View, seconds: float) -> None:
         """What is shown, and how far to trust it, in words."""
         shown = "no edges" if not seen.n_edges else "1 edge" if seen.n_edges == 1 else f"{seen.n_edges} edges"
-        draws = seen.posterior.num_draws
+        posterior = seen.temperature == 1
         said = not seen.n_edges or "false discovery rate" in seen.rule
-        false = "" if said else f", {seen.expected_fdr:.0%} of them false by expectation"
-        self.texts["state"].text = (
-            f"<h2>{shown}</h2> of {len(seen.pairs)} pairs ({seen.density:.1%}){false}"
-            f"<br><span class=faint>{html.escape(seen.rule)}</span>"
-        )
-        listed = (
-            "P(edge): the rule's own" if seen.pairs["probability"].notna().any() else "P(edge): |association| > 0.1"
-        )
-        empty = "none qualifies: less shrinkage, or another rule" if not seen.n_edges else listed
-        self.texts["listed"].text = f"<h2>Edges</h2> <span class=faint>{empty}</span>"
-        at = f"{seen.lam:.4g}, {seen.q:g}" + ("" if seen.temperature == 1 else f", {seen.temperature:.3g}")
-        verdict = "<span class=good>Good fit</span>" if seen.good else "<span class=poor>Poor fit here</span>"
-        detail = html.escape(seen.message.split(":", 1)[-1].strip())
+        false = "" if said or not posterior else f", {seen.expected_fdr:.0%} of them false by expectation"
+        # What a rule says in numbers rests on probabilities, which only a posterior has.
+        rule = f"<br><span class=faint>{html.escape(seen.rule)}</span>" if posterior else _NOT_A_POSTERIOR.format(seen)
+        self.texts["state"].text = f"<h2>{shown}</h2> of {len(seen.pairs)} pairs ({seen.density:.1%}){false}{rule}"
+        if not seen.n_edges:
+            listed = "none qualifies: less shrinkage, or another rule"
+        elif not posterior:
+            listed = _spread(seen)
+        elif seen.pairs["probability"].notna().any():
+            listed = "P(edge): the rule's own"
+        else:
+            listed = "P(edge): |association| > 0.1"
+        self.texts["listed"].text = f"<h2>Edges</h2> <span class=faint>{listed}</span>"
+        at = f"{seen.lam!r}, {seen.q!r}" + ("" if posterior else f", {seen.temperature!r}")
+        kind, detail = seen.message.split(":", 1)
         self.texts["trust"].text = (
-            f"{verdict} <span class=faint>{detail} Drawn in {1000 * seconds:.0f} ms.</span>"
-            f"<br><span class=faint>The same in Python:</span> <code>model.posterior({at}, num_draws={draws})</code>"
+            f"<span class={seen.verdict}>{kind}</span> "
+            f"<span class=faint>{html.escape(detail.strip())} Drawn in {1000 * seconds:.0f} ms.</span>"
+            "<br><span class=faint>The same in Python:</span> "
+            f"<code>model.posterior({at}, num_draws={seen.posterior.num_draws})</code>"
         )
 
     def _count(self) -> None:
@@ -457,11 +476,10 @@ class Session:
             self._save("graph.graphml", "application/xml", content.decode())
 
     def _save_table(self) -> None:
-        # Named as in the files of `ggmflow export`, where lower and upper are those of ω_ij.
-        names = {"lower": "association_lower", "upper": "association_upper"}
-        self._save(
-            "pairs.csv", "text/csv", self.seen.pairs.drop(columns=["i", "j"]).rename(columns=names).to_csv(index=False)
-        )
+        rule, level = RULES[str(self.rule.value)]
+        table = entry_table(self.seen.posterior, level, rule)
+        table["num_draws"] = self.seen.posterior.num_draws  # a page in motion has fewer than one at rest
+        self._save("summary.csv", "text/csv", table.to_csv(index=False))
 
     def _save(self, name: str, kind: str, text: str) -> None:
         self.file.data = {"name": [name], "type": [kind], "text": [text]}
@@ -492,14 +510,19 @@ def _slider(title: str, ends: tuple[float, float], start: float, log: bool) -> S
         visible=not (fixed and title == _TITLES[2]),
         sizing_mode="stretch_width",
         name=title.split()[0].lower(),
-        tags=[(digits, *ends)],
     )
 
 
-def _rounded(value: float, tag: tuple[int, float, float]) -> float:
-    """The number as the page shows it, within the range."""
-    digits, low, high = tag
-    return float(np.clip(float(f"{value:.{digits}g}"), low, high))
+def _rounded(value: float, digits: int, kind: str, ends: tuple[float, float]) -> float:
+    """The number with so many digits (kind "g") or decimals ("f"), or with as many more as keep it in the range."""
+    value = float(np.clip(value, *ends))
+    found = (float(f"{value:.{more}{kind}}") for more in range(digits, 18))
+    return next((each for each in found if ends[0] <= each <= ends[1]), value)
+
+
+def _spread(seen: View) -> str:
+    """What to call an interval where it is not that of a posterior."""
+    return f"spread at T = {seen.temperature:g}, not a credible interval"
 
 
 def _card(*children: Any) -> Column:

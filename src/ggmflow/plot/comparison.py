@@ -34,7 +34,9 @@ from ggmflow.plot.style import (
     legend_below,
     new_axes,
     open_frame,
+    room_for,
     set_title,
+    short,
 )
 from ggmflow.posterior import Posterior
 from ggmflow.precision import association
@@ -77,8 +79,9 @@ def edge_intervals(
     numbers = quantiles_of(post, three_probs(level), pairs)
     order = np.argsort(numbers[1], kind="stable")
     pairs, numbers = pairs[order], numbers[:, order]
-    ax = new_axes(ax, 5.0, 1.2 + 0.22 * len(pairs))
-    handles = _forest(ax, *numbers, names=pair_names(pairs, post.names, post.query), level=level)
+    names = pair_names(pairs, post.names, post.query)
+    ax = new_axes(ax, 3.8 + room_for(names), 1.2 + 0.22 * len(pairs))
+    handles = _forest(ax, *numbers, names=names, level=level)
     for k, (label, estimate) in enumerate((references or {}).items()):
         values = _associations(post, estimate, label)[pairs[:, 0], pairs[:, 1]]
         style = {"ls": "", "marker": "x+1|"[k % 4], "ms": 7, "mew": 1.8, "color": LINES[(k + 3) % len(LINES)]}
@@ -194,7 +197,8 @@ def edge_ranking(
     pairs, probability = pairs[order], probability[order]
     inside = chosen.edges[pairs[:, 0], pairs[:, 1]]
     positive = post.association()[pairs[:, 0], pairs[:, 1]] > 0
-    ax = new_axes(ax, 5.0, 1.2 + 0.22 * len(pairs))
+    names = pair_names(pairs, post.names, post.query)
+    ax = new_axes(ax, 3.8 + room_for(names), 1.2 + 0.22 * len(pairs))
     at = np.arange(len(pairs))
     for sign, colour, marker in ((True, POSITIVE, "o"), (False, NEGATIVE, "s")):
         mine = positive == sign
@@ -208,7 +212,7 @@ def edge_ranking(
         Line2D([], [], color=NEGATIVE, ls="--", marker="s", label="negative"),
         Line2D([], [], color=NEUTRAL, ls="", marker="o", mfc="white", label="not chosen"),
     ]
-    _name_rows(ax, pair_names(pairs, post.names, post.query))
+    _name_rows(ax, names)
     ax.set(xlim=(0, 1.02), xlabel="probability of an edge", ylim=(len(pairs) - 0.5, -0.5))
     legend_below(ax, handles)
     open_frame(ax)
@@ -237,8 +241,8 @@ def differences(table: pd.DataFrame, *, count: int = 25, title: str | None = Non
         raise ValueError(f"this is no comparison, {min(absent)!r} is missing: use ggmflow.compare(first, second)")
     score = (table["difference"].abs() / table["sd"].where(table["sd"] > 0, np.inf)).to_numpy()
     part = table.iloc[np.argsort(-score, kind="stable")[:count]].sort_values("difference", kind="stable")
-    ax = new_axes(ax, 5.0, 1.2 + 0.22 * len(part))
-    names = [f"{a} – {b}" for a, b in zip(part["row"], part["column"], strict=True)]
+    names = [f"{short(str(a))} – {short(str(b))}" for a, b in zip(part["row"], part["column"], strict=True)]
+    ax = new_axes(ax, 3.8 + room_for(names), 1.2 + 0.22 * len(part))
     level = table.attrs.get("level", 0.9)
     numbers = (part[label].to_numpy() for label in ("lower", "difference", "upper"))
     handles = _forest(ax, *numbers, names=names, level=level, middle_name="mean")
@@ -281,6 +285,8 @@ def _forest(
 def _name_rows(ax: Axes, names: list[str]) -> None:
     ax.set_yticks(range(len(names)), names, fontsize=SMALL, parse_math=False)
     ax.tick_params(axis="y", length=0)
+    # Long names take room from the axes, which titles and legends must fit.
+    ax.figure.canvas.figure.draw_without_rendering()
 
 
 def _name_points(ax: Axes, x: Float[np.ndarray, " m"], y: Float[np.ndarray, " m"], names: list[str]) -> None:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
 
 from ggmflow.plot.pairs import scale_name
-from ggmflow.plot.style import DOUBT, SIGNED, SMALL, new_axes, set_names, set_title
+from ggmflow.plot.style import DOUBT, SIGNED, SMALL, new_axes, room_for, set_names, set_title, short
 from ggmflow.posterior import Posterior
 from ggmflow.weights import blocks
 
@@ -51,7 +51,9 @@ def heat_map(
         raise ValueError("a matrix needs names: heat_map(matrix, names)")
     shown = np.array(matrix, dtype=float)
     np.fill_diagonal(shown, np.nan)
-    ax = new_axes(ax, 4.5, 4.0)
+    names = [short(str(name)) for name in names]
+    more = max(0.0, room_for(names) - 0.6)
+    ax = new_axes(ax, 4.5 + more, 4.0 + more)
     # A query block of six rows and hundreds of columns would be a sliver with square cells.
     aspect = "equal" if shown.shape[0] == shown.shape[1] else "auto"
     _bar(ax, _draw(ax, shown, None, aspect), "partial correlation")
@@ -80,7 +82,9 @@ def _posterior_map(
     if whole:  # rows in the order of the columns, so that there is a diagonal
         back = np.argsort(post.query)
         mean, rows = mean[back], list(names)
-    ax = new_axes(ax, 5.4, 4.2) if whole else new_axes(ax, 7.0, 3.2)
+    names, rows = [short(str(name)) for name in names], [short(name) for name in rows]
+    more = max(0.0, room_for(names) - 0.6)  # than short names need, below and beside
+    ax = new_axes(ax, 5.4 + more, 4.2 + more) if whole else new_axes(ax, 7.0 + more, 3.2 + more)
     if uncertainty is None:
         _bar(ax, _draw(ax, mean, None, "equal" if whole else "auto"), f"{words}: mean")
         _label(ax, names, rows)

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
+from ggmflow import views
 from ggmflow.estimator import GraphicalFlow
 from ggmflow.path import ModePath, solve_path
 from ggmflow.plot.pairs import (
@@ -16,7 +17,6 @@ from ggmflow.plot.pairs import (
     Scale,
     all_pairs,
     ask,
-    centre,
     find_pairs,
     pair_names,
     quantiles_of,
@@ -346,7 +346,7 @@ def _lams(model: GraphicalFlow, lam: ArrayLike | None, count: int) -> Float[np.n
 def _pairs(model: GraphicalFlow, entries: Entry | Iterable[Entry] | None, count: int) -> Positions:
     if entries is not None:
         return find_pairs(entries, model.scatter_.names, model.query_)
-    return ask(model, [centre(model)], lambda post: strongest(post, count), 1000)[0]
+    return ask(model, [views.middle(model)], lambda post: strongest(post, count), 1000)[0]
 
 
 def _temperature(temperature: float) -> str:

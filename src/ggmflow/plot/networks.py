@@ -13,9 +13,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from scipy.sparse.csgraph import minimum_spanning_tree, shortest_path
 
+from ggmflow import views
 from ggmflow.edges import EdgeSelection
 from ggmflow.estimator import GraphicalFlow
-from ggmflow.plot.pairs import ask, centre, joined_pairs, scale_name
+from ggmflow.plot.pairs import ask, joined_pairs, scale_name
 from ggmflow.plot.style import NEGATIVE, NEUTRAL, POSITIVE, SMALL, inches, legend_below, new_axes, set_title
 from ggmflow.posterior import Posterior
 from ggmflow.precision import partial_correlation
@@ -149,7 +150,7 @@ def network_layout(
         return _place(_square(joined, post.query) > 0, _square(np.abs(post.association()), post.query))
 
     if isinstance(source, GraphicalFlow):
-        return ask(source, [centre(source)], place, 1000)[0]
+        return ask(source, [views.middle(source)], place, 1000)[0]
     return place(source)
 
 

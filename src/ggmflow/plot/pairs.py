@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ggmflow.estimator import GraphicalFlow
+from ggmflow.plot.style import short
 from ggmflow.posterior import PoorFitWarning, Posterior
 from ggmflow.weights import sort_order, weighted_quantile
 
@@ -73,7 +74,10 @@ def _position(each: Any, names: Sequence[str]) -> int:
 def pair_names(pairs: Positions, names: Sequence[str], query: Int[np.ndarray, " s"]) -> list[str]:
     """Both names of each pair, in the order of row and column."""
     rows = query[pairs[:, 0]].tolist()
-    return [f"{names[row]} – {names[column]}" for row, column in zip(rows, pairs[:, 1].tolist(), strict=True)]
+    return [
+        f"{short(str(names[row]))} – {short(str(names[column]))}"
+        for row, column in zip(rows, pairs[:, 1].tolist(), strict=True)
+    ]
 
 
 def all_pairs(query: Int[np.ndarray, " s"], n_features: int) -> Positions:
@@ -131,11 +135,6 @@ def scale_name(scale: Scale, post_or_model: Posterior | GraphicalFlow) -> str:
         whole = len(post_or_model.query_) == post_or_model.scatter_.n_features
     # Outside a query it is a regression weight: see `Posterior.association`.
     return "partial correlation" if whole else "association"
-
-
-def centre(model: GraphicalFlow) -> tuple[float, float, float]:
-    """(λ, q, T) in the middle of the fitted ranges: a condition to choose entries or positions by."""
-    return float(np.sqrt(np.prod(model.lam_range_))), float(np.mean(model.q_range_)), model._ranges.warmest
 
 
 def ask(

@@ -34,6 +34,16 @@ def new_axes(ax: Axes | None, width: float = 5.0, height: float = 3.6) -> Axes:
     return ax if ax is not None else plt.subplots(figsize=(width, height), layout="constrained")[1]
 
 
+def short(name: str, most: int = 20) -> str:
+    """A name as it is, or its beginning and end, which tell names of one family apart."""
+    return name if len(name) <= most else f"{name[: most - 8]}…{name[-7:]}"
+
+
+def room_for(names: Sequence[str]) -> float:
+    """Inches that the longest of these names takes beside axes."""
+    return 0.061 * max(map(len, names), default=0)
+
+
 def set_title(ax: Axes, title: str | None) -> None:
     """A title as wide as the axes at most; dollar signs are dollar signs."""
     if title:

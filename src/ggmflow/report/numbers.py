@@ -4,7 +4,7 @@ The grid runs through the selected point. Every number is that of ``model.poster
 """
 
 import warnings
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -16,12 +16,11 @@ from ggmflow.edges import EdgeSelection
 from ggmflow.estimator import GraphicalFlow, RangeWarning
 from ggmflow.posterior import PoorFitWarning
 from ggmflow.progress import counting_bar
-from ggmflow.weights import khat_limit
+from ggmflow.weights import Verdict, khat_limit
 
 LEVEL, THRESHOLD = 0.9, 0.1
 RULES = ("f1", "interval", "fdr")
 FIELDS = ("association", "lower", "upper", "p_positive", "edge_probability")
-Light = Literal["good", "fair", "poor"]
 
 _KEPT = 72_000  # pairs × points whose numbers fit into a page: about 3 MB
 _MIN_DRAWS = 500
@@ -39,10 +38,14 @@ class Point(NamedTuple):
         By each of `RULES`.
     edges : (3, m) array of bool
         The same, pair by pair.
-    khat, ess, poor
+    khat, ess
         As in `Posterior.diagnostics`; the effective sample size is relative to the number of draws.
+    verdict : {"good", "fair", "poor"}
+        Green, yellow or red, as in `ImportanceWeights.verdict`.
     evidence, se : float
         log p(X | λ, q) and its standard error; NaN where it is not known.
+    by_weights : bool
+        Whether the evidence is an importance estimate, of which the standard error says all, or one by cumulants.
     """
 
     values: Float[np.ndarray, "5 m"]
@@ -50,14 +53,10 @@ class Point(NamedTuple):
     edges: Bool[np.ndarray, "3 m"]
     khat: float
     ess: float
-    poor: bool
+    verdict: Verdict
     evidence: float
     se: float
-
-    @property
-    def light(self) -> Light:
-        """Green, yellow or red: below k̂ = ½ the weights have a variance; `poor` is what the Python API warns of."""
-        return "poor" if self.poor else "good" if self.khat < 0.5 and self.ess > 0.1 else "fair"
+    by_weights: bool
 
 
 class Numbers(NamedTuple):
@@ -175,7 +174,7 @@ def collect(model: GraphicalFlow, lam: ArrayLike | None = None, q: ArrayLike | N
         first=i,
         second=j,
         inside=np.isin(j, model.query_),
-        kept=_keep(points),
+        kept=_keep(points, points[start[0] * len(qs) + start[1]]),
         choice=choice,
         why_not=why_not,
     )
@@ -238,26 +237,39 @@ def _look(model: GraphicalFlow, lam: float, q: float, num_draws: int, evidence: 
     row_of[post.query] = np.arange(len(post.query))
     row, column = row_of[pairs["i"]], pairs["j"].to_numpy()
     known = post.diagnostics()
-    value = se = np.nan
+    value, se, by_weights = np.nan, np.nan, True
     if evidence and (model.lam_range_[0] < model.lam_range_[1] or model.q_range_[0] < model.q_range_[1]):
         # With as few draws as the choice itself rests on, so that the page shows what was compared.
         table = model.evidence(lam, q, exact=False, num_draws=views.num_draws_of(model))
         value, se = table.loc[0, ["log_evidence", "se"]].to_numpy(float)
+        by_weights = table.loc[0, "method"] == "importance"
     return seen, Point(
         values=pairs[list(FIELDS)].to_numpy(float).T,
         selections=selections,
         edges=np.array([each.edges[row, column] for each in selections]),
         khat=float(known["khat"]),  # pyright: ignore[reportArgumentType]
         ess=float(known["ess"]),  # pyright: ignore[reportArgumentType]
-        poor=not seen.good,
+        verdict=seen.verdict,
         evidence=float(value),
         se=float(se),
+        by_weights=bool(by_weights),
     )
 
 
-def _keep(points: list[Point]) -> Int[np.ndarray, " p"]:
-    """Pairs for the page: first whatever is an edge somewhere, by the first rule or by another, then the strongest."""
+def _keep(points: list[Point], start: Point) -> Int[np.ndarray, " p"]:
+    """Pairs for the page: edges at its start, then edges elsewhere, then others.
+
+    Where there is no room for all edges elsewhere, all points take turns, each with its strongest one that is left:
+    small λ, where associations are largest, would have all of the room otherwise.
+    """
+    own = _order(start)[: np.count_nonzero(start.edges.any(axis=0))]
     ever = np.any([point.edges for point in points], axis=0)
-    strength = np.max([np.abs(point.values[0]) for point in points], axis=0)
-    order = np.lexsort((-strength, ~ever.any(axis=0), ~ever[0]))
+    turn = np.min([np.argsort(_order(point)) for point in points], axis=0)  # `argsort` of an order is a rank
+    rest = np.lexsort((turn, ~ever.any(axis=0), ~ever[0]))
+    order = np.concatenate([own, rest[~np.isin(rest, own)]])
     return np.sort(order[: max(1, _KEPT // len(points))])
+
+
+def _order(point: Point) -> Int[np.ndarray, " m"]:
+    """All pairs: edges by the first rule, those by another, the rest; within each the strongest first."""
+    return np.lexsort((-np.abs(point.values[0]), ~point.edges.any(axis=0), ~point.edges[0]))

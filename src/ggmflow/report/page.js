@@ -4,7 +4,7 @@
 (() => {
   const all = JSON.parse(document.getElementById("numbers").textContent);
   const get = (id) => document.getElementById(id);
-  const { names, pairs, lam, q, rules, decimals, fields } = all;
+  const { names, pairs, lam, q, decimals, fields } = all;
   const state = { i: all.start[0], j: all.start[1], rule: 0, pair: all.pair, rows: all.rows };
   const sliders = { lam: get("lam"), q: get("q") };
   const lines = [...document.querySelectorAll("#graph .edge")];
@@ -12,6 +12,7 @@
   const here = () => state.i * q.length + state.j;
   const value = (name, k, cell = here()) => fields[name][cell][k];
   const isEdge = (k, cell = here()) => Boolean((fields.edge[cell][k] >> state.rule) & 1);
+  const edgesInPage = () => pairs.filter((_, k) => isEdge(k)).length;
   const signed = (x) => (x < 0 ? "−" : "+") + Math.abs(x).toFixed(decimals);
   const percent = (p) => (p > 0.995 && p < 1 ? ">99" : p > 0 && p < 0.005 ? "<1" : Math.round(100 * p)) + " %";
   const short = (x) => String(Number(x.toPrecision(3)));
@@ -38,11 +39,10 @@
   }
 
   function drawHere() {
-    const point = all.points[here()], kept = lines.filter((line) => isEdge(Number(line.dataset.pair))).length;
-    const count = point.n_edges[state.rule];
+    const point = all.points[here()], count = point.n_edges[state.rule], kept = edgesInPage();
     setText("here-lam", short(lam[state.i]));
     setText("here-q", short(q[state.j]));
-    setText("here-edges", `${count} of ${all.n_pairs} pairs` + (kept < count ? ` (the ${kept} strongest are drawn)` : ""));
+    setText("here-edges", `${count} of ${all.n_pairs} pairs` + (kept < count ? ` (${kept} of them are drawn)` : ""));
     setText("here-evidence", point.evidence);
     setText("here-fdr", percent(point.expected_fdr[state.rule]));
     setText("here-badge", point.verdict);
@@ -88,9 +88,10 @@
       if (find("measure")) find("measure").textContent = all.measures[pairs[k][2]];
       return row;
     }));
-    const what = get("all").checked ? "pairs" : "edges";
-    setText("more", order.length > shown.length ? `The ${shown.length} strongest of ${order.length} ${what} are listed.`
-      : order.length ? `${order.length} ${order.length === 1 ? what.slice(0, -1) : what}.` : `No ${what} here.`);
+    const what = get("all").checked ? "pairs" : "edges", count = all.points[here()].n_edges[state.rule], kept = edgesInPage();
+    const listed = order.length > shown.length ? `The ${shown.length} strongest of ${order.length} ${what} are listed.`
+      : order.length ? `${order.length} ${order.length === 1 ? what.slice(0, -1) : what}.` : `No ${what} here.`;
+    setText("more", listed + (kept < count ? ` This page holds ${kept} of the ${count} edges of this point.` : ""));
     get("rest").hidden = order.length <= shown.length;
   }
 

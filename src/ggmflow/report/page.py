@@ -38,7 +38,7 @@ def write_report(
     It shows the network, every edge with its interval, the evidence for λ and q and how far to trust all of it, at the
     selected point and, with sliders, on a grid of others. Every number is that of ``model.posterior(lam, q,
     num_draws=...)`` with the number of draws that the page states. Where the page would become too large, it holds the
-    pairs that are an edge somewhere on the grid and the strongest others, and says so.
+    edges of the selected point and as many others as there is room for, and says so.
 
     Parameters
     ----------
@@ -121,8 +121,8 @@ def render(
         "at": words.condition(numbers, *numbers.start),
         "rule": escape(point.selections[0].rule),
         "network": drawing.network(numbers, names, query, views.layout(model)),
-        "light": point.light,
-        "verdict": words.VERDICTS[point.light],
+        "light": point.verdict,
+        "verdict": words.VERDICTS[point.verdict],
         "trust": escape(words.trust(point, numbers)),
         "reliability": words.reliability(numbers),
         "num_draws": str(numbers.num_draws),
@@ -168,8 +168,8 @@ def for_script(numbers: Numbers, names: tuple[str, ...], query: list[int]) -> di
             "n_edges": [each.n_edges for each in point.selections],
             "expected_fdr": [round(each.expected_fdr, 4) for each in point.selections],
             "rule": [each.rule for each in point.selections],
-            "light": point.light,
-            "verdict": words.VERDICTS[point.light],
+            "light": point.verdict,
+            "verdict": words.VERDICTS[point.verdict],
             "words": words.trust(point, numbers),
             "evidence": words.evidence(lower[k]),
             "below": round(lower[k], 3) if np.isfinite(lower[k]) else -1e9,
@@ -193,7 +193,7 @@ def for_script(numbers: Numbers, names: tuple[str, ...], query: list[int]) -> di
         "measures": list(words.MEASURES),
         "pairs": np.column_stack([numbers.first, numbers.second, numbers.inside])[kept].tolist(),
         "n_pairs": len(numbers.first),
-        "pair": words.strongest(numbers),
+        "pair": words.shown_first(numbers),
         "rows": sections.ROWS,
         "fields": fields,
         "points": points,

@@ -4,7 +4,8 @@ Every function gives texts for places of the template `page.html`, by name. Name
 """
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -39,6 +40,7 @@ def about_point(numbers: Numbers, names: tuple[str, ...], island: dict[str, Any]
     """The cards on top, the controls, and what stands beside the network."""
     return {
         "cards": _cards(numbers, names),
+        "note": _note(numbers),
         "controls": _controls(numbers),
         "legend": _legend(numbers, island["blanket"]),
         "here": _here(numbers, island),
@@ -49,15 +51,16 @@ def about_point(numbers: Numbers, names: tuple[str, ...], island: dict[str, Any]
 
 def _cards(numbers: Numbers, names: tuple[str, ...]) -> str:
     point, selection, found = numbers.selected, numbers.selected.selections[0], words.strongest(numbers)
-    if found is None or not selection.n_edges:
+    if found is None:
         strongest = "No pair stands out from the others: these data show no network at this point."
     else:
-        pair = numbers.kept[found]
         strongest = (
-            f"The strongest joins {_name(names[numbers.first[pair]])} and {_name(names[numbers.second[pair]])} "
-            f"({words.signed(point.values[0, pair])}). About {words.percent(selection.expected_fdr)} of the edges are "
+            f"The strongest joins {_name(names[numbers.first[found]])} and {_name(names[numbers.second[found]])} "
+            f"({words.signed(point.values[0, found])}). About {words.percent(selection.expected_fdr)} of the edges are "
             "expected to be false."
         )
+        if "without edges" in selection.rule:
+            strongest = f"<strong>The scores could be those of a graph without edges.</strong> {strongest}"
     if numbers.choice is None:
         chosen = "The middle of the grid: there is no evidence to choose by."
     elif numbers.below_best() is None:
@@ -69,13 +72,22 @@ def _cards(numbers: Numbers, names: tuple[str, ...]) -> str:
     else:
         chosen = "Where the evidence, the probability of the data, is highest."
     edges = f"{words.count(selection.n_edges, 'edge')} among {words.count(len(numbers.first), 'pair')}"
-    badge = f'<span class="badge {point.light}">{words.VERDICTS[point.light]}</span>'
+    badge = f'<span class="badge {point.verdict}">{words.VERDICTS[point.verdict]}</span>'
     cards = (
         ("Found", edges, strongest),
         ("At", words.condition(numbers, *numbers.start), chosen),
-        ("Reliability at this point", badge, escape(words.trust(point, numbers))),
+        ("Reliability there", badge, escape(words.trust(point, numbers))),
     )
     return "\n".join(f'<div><h3>{head}</h3><p class="big">{big}</p><p>{text}</p></div>' for head, big, text in cards)
+
+
+def _note(numbers: Numbers) -> str:
+    if numbers.temperature == 1:
+        return ""
+    return (
+        f'<p class="note">These are not posteriors at temperature 1 but at {numbers.temperature:g}, the nearest that '
+        "the model was fitted for: intervals are too narrow, and probabilities too sure.</p>"
+    )
 
 
 def _controls(numbers: Numbers) -> str:
@@ -120,7 +132,7 @@ def _legend(numbers: Numbers, blanket: bool) -> str:
 def _here(numbers: Numbers, island: dict[str, Any]) -> str:
     about = island["points"][numbers.start[0] * len(numbers.q) + numbers.start[1]]
     count, kept = about["n_edges"][0], int(numbers.selected.edges[0, numbers.kept].sum())
-    edges = f"{count} of {len(numbers.first)} pairs" + (f" (the {kept} strongest are drawn)" if kept < count else "")
+    edges = f"{count} of {len(numbers.first)} pairs" + (f" ({kept} of them are drawn)" if kept < count else "")
     facts = [
         ("λ", f'<span id="here-lam">{words.number(numbers.lam[numbers.start[0]])}</span>'),
         ("q", f'<span id="here-q">{words.number(numbers.q[numbers.start[1]])}</span>'),
@@ -177,11 +189,12 @@ def edges(numbers: Numbers, names: tuple[str, ...], island: dict[str, Any]) -> d
     """The table of edges and the curve of one pair."""
     count = int(numbers.selected.edges[0, numbers.kept].sum())
     more = f"The {ROWS} strongest of {count} edges are listed." if count > ROWS else f"{words.count(count, 'edge')}."
+    more = more if count else "No edges here."
     return {
         "caption": _caption(numbers),
         "head": _head(island),
         "rows": _rows(numbers, names, island),
-        "more": more if count else "No edges here.",
+        "more": more + words.edges_in_page(count, numbers.selected.selections[0].n_edges),
         "blank_row": _row(None, ("", ""), np.zeros(len(FIELDS)), "", island),
         "along": _along(numbers, names, island),
     }
@@ -192,8 +205,8 @@ def _caption(numbers: Numbers) -> str:
     out = f"{measure} of each pair, its mean and 90 % interval, strongest first."
     if len(numbers.kept) < len(numbers.first):
         out += (
-            f" This page holds {len(numbers.kept)} of the {len(numbers.first)} pairs: those that are an edge somewhere "
-            "on the grid, as far as there is room, and the strongest others."
+            f" This page holds {len(numbers.kept)} of the {len(numbers.first)} pairs: as far as there is room, first "
+            "the edges of the point where it starts, then those that are an edge elsewhere on the grid, then others."
         )
     return out
 
@@ -309,18 +322,19 @@ def trust(model: GraphicalFlow, numbers: Numbers) -> dict[str, str]:
     if skipped := int(model.history_["skipped"].iloc[-1]):
         training += f", {skipped} of them skipped because their gradient was not finite"
     remedy = ""
-    if numbers.temperature != 1:
+    verdicts = {each.verdict for each in numbers.points}
+    if "fair" in verdicts:
         remedy += (
-            f'<p class="note">These are not posteriors at temperature 1 but at {numbers.temperature:g}, the nearest '
-            "that the model was fitted for: intervals are too narrow.</p>"
+            "<h3>What to do about fair points</h3><p>Fewer than a tenth of the draws are effective there, which costs "
+            "accuracy, not correctness: <code>model.posterior(lam, q, num_draws=20_000)</code> brings it back.</p>"
         )
-    if any(each.light == "poor" for each in numbers.points):
+    if "poor" in verdicts:
         remedy += (
             "<h3>What to do about poor points</h3><ul>"
             "<li>For one point: <code>model.posterior(lam, q).refine()</code> gives draws that are exact up to the "
             "length of its chains.</li>"
             "<li>For all points: fit again with more <code>steps</code>, or for narrower ranges of <code>lam</code> "
-            "and <code>q</code>, above all without the smallest λ and q.</li>"
+            "and <code>q</code>, above all without the corner of large λ and small q.</li>"
             "<li>The network is often right where the last digits are not: see whether it changes between a poor point "
             "and a good one next to it.</li></ul>"
         )
@@ -338,11 +352,11 @@ def _trust_map(numbers: Numbers) -> str:
 
     def cell(i: int, j: int) -> tuple[str, str, str]:
         point = numbers.at(i, j)
-        words_at = f"{words.condition(numbers, i, j)}: {words.VERDICTS[point.light]}. {words.trust(point, numbers)}"
-        return point.light, f"{point.ess * numbers.num_draws:.0f}", words_at
+        words_at = f"{words.condition(numbers, i, j)}: {words.VERDICTS[point.verdict]}. {words.trust(point, numbers)}"
+        return point.verdict, f"{point.ess * numbers.num_draws:.0f}", words_at
 
     picture = drawing.grid_map(numbers, cell, "Effective draws at every point of the grid")
-    keys = "".join(f'<li><span class="badge {light}">{name}</span></li>' for light, name in words.VERDICTS.items())
+    keys = "".join(f'<li><span class="badge {kind}">{name}</span></li>' for kind, name in words.VERDICTS.items())
     title = f"Effective draws, of {numbers.num_draws}, at every point"
     return _figure(title, f'{picture}<ul class="keys quiet">{keys}</ul>')
 
@@ -354,7 +368,7 @@ def _trust_table(numbers: Numbers) -> str:
         evidence = [
             f"{value:.2f}".replace("-", "−") if np.isfinite(value) else "–" for value in (point.evidence, point.se)
         ]
-        found = [f"{point.ess * numbers.num_draws:.0f}", f"{point.khat:.2f}", words.VERDICTS[point.light]]
+        found = [f"{point.ess * numbers.num_draws:.0f}", f"{point.khat:.2f}", words.VERDICTS[point.verdict]]
         return [words.number(lam), words.number(q), str(point.selections[0].n_edges), *evidence, *found]
 
     head = ("λ", "q", "edges", "log evidence", "its s.e.", "effective draws", "k̂", "verdict")
@@ -408,11 +422,11 @@ def again(model: GraphicalFlow, numbers: Numbers, data_name: str | None, reading
     from ggmflow import __version__  # here, because the package defines it only after its modules are imported
 
     defaults = GraphicalFlow().get_params(deep=False)
-    given = {
-        name: value
-        for name, value in model.get_params(deep=False).items()
-        if name != "progress" and repr(value) != repr(defaults[name])
-    }
+    given = {name: _plain(value) for name, value in model.get_params(deep=False).items()}
+    given = {name: value for name, value in given.items() if name != "progress" and value != defaults[name]}
+    seeded = isinstance(given.get("random_state"), int)
+    if not seeded:  # a generator has moved on since, and no line of code brings its state back
+        given.pop("random_state", None)
     data = repr(data_name or "data.csv")
     if reading:  # what belongs to the reading of a file is then said there
         read_as = {name: given.pop(name) for name in ("standardize", "transform", "missing") if name in given}
@@ -427,7 +441,7 @@ def again(model: GraphicalFlow, numbers: Numbers, data_name: str | None, reading
         "post.select_edges()                                  # the edges",
         "post.association(), post.association_interval(0.9)   # their strengths and intervals",
     ]
-    if not isinstance(model.random_state, int | np.integer):
+    if not seeded:
         code.insert(1, "# The fit had no seed (random_state): another one differs in the last digits.")
     ranges = ", ".join(
         f"{symbol} = {words.number(low)}"
@@ -451,4 +465,16 @@ def again(model: GraphicalFlow, numbers: Numbers, data_name: str | None, reading
 
 
 def _arguments(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in values.items())
+    return ", ".join(f"{name}={_plain(value)!r}" for name, value in values.items())
+
+
+def _plain(value: Any) -> Any:
+    """The same value as one whose `repr` is code: numbers and arrays of NumPy, columns of pandas, paths."""
+    if isinstance(value, np.generic | np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    if isinstance(value, Path):
+        return str(value)
+    # Strings, too, are iterable, and a generator of random numbers is not.
+    return value if isinstance(value, str) or not isinstance(value, Iterable) else [_plain(each) for each in value]

@@ -4,7 +4,7 @@ import numpy as np
 
 from ggmflow.report.numbers import Numbers, Point
 
-VERDICTS = {"good": "Good", "fair": "Usable", "poor": "Poor"}
+VERDICTS = {"good": "Good", "fair": "Fair", "poor": "Poor"}
 RULE_NAMES = {
     "f1": "best expected F1 (default)",
     "interval": "90 % interval excludes zero",
@@ -53,9 +53,10 @@ def trust(point: Point, numbers: Numbers) -> str:
     khat = f"Pareto k̂ = {point.khat:.2f} (should be below {numbers.khat_limit:.2g})"
     meaning = {
         "good": "The numbers here can be used as they are.",
-        "fair": "Weights correct what the fitted distribution misses; the last digit may be off.",
-        "poor": "The numbers here are rough: the fitted distribution is too far from the posterior to be corrected.",
-    }[point.light]
+        "fair": "Few draws would count once they are weighted: the last digits may be off.",
+        "poor": "Weights cannot correct the fitted distribution here, so it is shown as it is. It may still be near: "
+        "ggmflow summary --refine gives exact draws and says how far off it was.",
+    }[point.verdict]
     return f"{effective}, {khat}. {meaning}"
 
 
@@ -142,8 +143,8 @@ def selection(numbers: Numbers) -> list[str]:
             f"Standard errors of these log evidences are {number(float(np.nanmedian(se)))} in the middle and at most "
             f"{number(float(np.nanmax(se)))}"
             + (
-                "; where the fit is poor (see below) they are approximations whose error is larger than that."
-                if any(point.poor for point in numbers.points)
+                "; where few draws are effective (see below) they are approximations whose error is larger than that."
+                if not all(point.by_weights for point in numbers.points)
                 else "."
             )
         )
@@ -152,19 +153,28 @@ def selection(numbers: Numbers) -> list[str]:
 
 def reliability(numbers: Numbers) -> str:
     """How many points of the grid are good."""
-    lights = [point.light for point in numbers.points]
-    total = len(lights)
-    parts = [f"{lights.count(light)} {name.lower()}" for light, name in VERDICTS.items() if light in lights]  # pyright: ignore
+    found = [point.verdict for point in numbers.points]
+    total = len(found)
+    parts = [f"{found.count(each)} {each}" for each in ("good", "fair", "poor") if each in found]
     if len(parts) == 1:
         return f"All {total} points of the grid are {parts[0].split()[1]}." if total > 1 else ""
-    return f"Of the {total} points of the grid {', '.join(parts[:-1])} and {parts[-1]}."
+    return f"The {total} points of the grid: {', '.join(parts[:-1])} and {parts[-1]}."
 
 
 def strongest(numbers: Numbers) -> int | None:
-    """Position among the kept pairs of the strongest edge at the selected point; without edges the strongest pair."""
+    """Position among all pairs of the strongest edge at the selected point, if there is one."""
+    point = numbers.selected
+    return int(np.argmax(np.where(point.edges[0], np.abs(point.values[0]), -1))) if point.edges[0].any() else None
+
+
+def shown_first(numbers: Numbers) -> int | None:
+    """Position among the kept pairs of the one that the page shows along λ: the strongest edge, else strongest pair."""
     point, kept = numbers.selected, numbers.kept
     if not kept.size:
         return None
-    size = np.abs(point.values[0, kept])
-    edges = point.edges[0, kept]
-    return int(np.argmax(np.where(edges, size + size.max() + 1, size)))
+    return int(np.lexsort((-np.abs(point.values[0, kept]), ~point.edges[0, kept]))[0])
+
+
+def edges_in_page(kept: int, count: int) -> str:
+    """How many of the edges of a point the page lacks, if any."""
+    return f" This page holds {kept} of the {count} edges of this point." if kept < count else ""
