@@ -22,7 +22,7 @@ from ggmflow import simulate
 
 ASSETS = Path(__file__).parents[1] / "docs" / "assets"
 NAMES = "TP53 BRCA1 EGFR MYC KRAS PTEN RB1 CDK4 MDM2 AKT1 VEGFA STAT3 JUN FOS IL6".split()
-ROWS, SEED, PORT = 200, 1, 5090
+ROWS, SEED, PORT = 200, 3, 5090
 COLOURS = 128  # enough for the demo's flat drawings, and a third of the bytes
 
 
@@ -32,7 +32,7 @@ def main() -> None:
         folder = Path(directory)
         _ggmflow("demo", "-o", folder / "demo")
         _one_below_the_other([folder / "demo" / f"{name}.png" for name in ("intervals", "path", "network")])
-        X, _ = simulate.toy_problem(len(NAMES), ROWS, alpha=0.8, random_state=SEED)
+        X, _ = simulate.toy_problem(len(NAMES), ROWS, alpha=0.9, random_state=SEED)
         pd.DataFrame(X, columns=np.array(NAMES)).to_csv(folder / "tumours.csv", index=False)
         _ggmflow("fit", folder / "tumours.csv", "-o", folder / "run")
         _ggmflow("report", folder / "run", "-o", folder / "report.html")
