@@ -10,7 +10,16 @@ from scipy import stats
 import ggmflow as gf
 from ggmflow.conditions import Ranges
 from ggmflow.estimator import RangeWarning
-from ggmflow.evidence import Evidence, _read_or_train, choose, fit_prior, log_normalizer, midpoints, prior_ranges
+from ggmflow.evidence import (
+    Evidence,
+    _by_cumulants,
+    _read_or_train,
+    choose,
+    fit_prior,
+    log_normalizer,
+    midpoints,
+    prior_ranges,
+)
 from ggmflow.sampling import FlowSource
 from ggmflow.source import as_key
 from ggmflow.weights import ImportanceWeights
@@ -215,3 +224,13 @@ def test_default_grid(model):
     table = model("blanket").evidence(num_draws=500, exact=False)
     assert isinstance(table, pd.DataFrame) and len(table) == 45
     assert np.all(np.isfinite(table["log_evidence"]))
+
+
+def test_cumulants_of_normal_log_weights_and_of_some_that_fell_far_out(rng):
+    """log E exp = μ + σ²/2; a twentieth of the draws where the target is nothing takes log 0.95 away, no more."""
+    normal = rng.normal(-3.0, 2.0, size=100_000)
+    value, se = _by_cumulants(normal)
+    assert value == pytest.approx(-3 + 2, abs=4 * se + 0.01) and se < 0.02
+    far_out = np.where(rng.random(100_000) < 0.05, -500.0, normal)
+    assert _by_cumulants(far_out)[0] == pytest.approx(-1 + np.log(0.95), abs=1.0)
+    assert np.mean(far_out) + 0.5 * np.var(far_out) > 1000  # what the plain cumulants say

@@ -41,6 +41,12 @@ def test_figures_are_there_small_and_on_the_page(name):
         assert f"](assets/results/{name}/{figure}.png)" in page
 
 
+@pytest.mark.parametrize("name", KEPT)
+def test_what_is_to_be_known_of_the_tables_is_on_the_page(name):
+    remarks = read_about(RESULTS / name).get("remarks", "")
+    assert remarks in " ".join((ROOT / "docs" / "results.md").read_text(encoding="utf-8").split())
+
+
 def test_without_results_the_way_to_make_them_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="ggmflow reproduce toy"):
         write_page(tmp_path, tmp_path / "page.md")

@@ -13,7 +13,7 @@ import pandas as pd
 
 from ggmflow.io import write_text
 from ggmflow.reproduce.record import EXPERIMENTS, experiment, read_about, read_tables
-from ggmflow.reproduce.text import markdown
+from ggmflow.reproduce.text import filled, markdown
 
 _OPENING = """# The paper's results, and ours
 
@@ -50,7 +50,9 @@ def _made(about: dict[str, Any]) -> str:
     seconds, versions = sum(about["seconds"].values()), about["versions"]
     of = ", ".join(f"{name} {version}" for name, version in versions.items())
     cores = "one core" if about["cores"] == 1 else f"{about['cores']} cores"
-    return f"*Made by `{about['command']}` in {seconds / 60:.0f} min on {cores}; {of}.*"
+    made = f"*Made by `{about['command']}` in {seconds / 60:.0f} min on {cores}; {of}.*"
+    # What a reader must know of how these tables came about, such as a change of the code that they led to.
+    return f"{filled(about['remarks'])}\n\n{made}" if "remarks" in about else made
 
 
 if __name__ == "__main__":

@@ -360,4 +360,15 @@ of the sampler, and the flow's rows in the tables above rest on those refined dr
 
 Over all {len(errors)} conditions the mean is {errors["flow_error"].mean():.3f} for the flow as it is,
 {errors["used"].mean():.3f} for what is used, {errors["exact_error"].mean():.3f} for the exact sampler itself;
-{int((errors["used"] > LIMIT).sum())} of what is used are above {LIMIT:g}."""
+{int((errors["used"] > LIMIT).sum())} of what is used are above {LIMIT:g}. {_said_of_worst(errors)}"""
+
+
+def _said_of_worst(errors: Frame) -> str:
+    """Where the draws behind the tables are furthest from the exact sampler."""
+    worst = errors.loc[errors["used"].idxmax()]
+    where = f"{worst['job'].split(' #')[0]}, λ = {worst['lam']:.2f}, q = {worst['q']:.2f}"
+    verdict = "refinement did not mend it, and rows that rest on it should not be trusted"
+    return (
+        f"The worst is {worst['used']:.2f} ({where}, {worst['label']}), where the exact sampler's own error is "
+        f"{worst['exact_error']:.2f}" + (f": {verdict}." if worst["used"] > 5 * LIMIT else ".")
+    )
