@@ -143,7 +143,6 @@ def explore(run: Path, port: int, browser: bool) -> None:
     """Serve the explorer until Ctrl-C."""
     with _mistakes(RunError, OSError):
         model = load_run(run)
-    _line("Starting: the first draws and the evidence of every λ and q take some seconds …", style="dim")
     from ggmflow.explorer import serve  # only now: Bokeh takes a second to load
 
     def ready(*_: Any) -> None:
