@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.special import expit, logsumexp, ndtri
+from scipy.special import logsumexp, ndtri
 
 from ggmflow.estimates import Sample
 
@@ -30,6 +30,8 @@ _SHARE = np.geomspace(0.3, 8, 12)  # π relative to its prior mean
 _NEIGHBOURS, _WORTH = 2, 4  # edges of a variable a priori, and how many pairs of each variable this is worth
 # Where pairs are few, the bulk is no bulk. These |z| of a posterior without shrinkage count as pairs then.
 _ANCHOR = ndtri(0.5 + 0.5 * np.array([0.1, 0.3, 0.5, 0.7, 0.9]))
+_LARGEST, _GROUP = 80.0, 8  # log of a factor, and how many factors may be multiplied: e⁶⁴⁰ is still a number
+_BLOCK = 512 * _GROUP  # pairs at a time, for every π and a
 _FLOOR = 0.01  # of the bulk: scores have a larger error by the number of draws alone
 
 
@@ -106,7 +108,6 @@ def two_groups(scores: Pairs, n_features: int) -> TwoGroups:
     >>> found.probability[-2:].round(2), round(found.probability[:-2].sum() / 400, 2)
     (array([1., 1.]), np.float64(0.02))
     """
-    z, place, count = np.unique(np.abs(scores), return_inverse=True, return_counts=True)  # equal scores stay equal
     alpha, beta = _NEIGHBOURS * _WORTH, max(_WORTH * n_features - _NEIGHBOURS * _WORTH, _NEIGHBOURS * _WORTH)
     share = alpha / (alpha + beta)
     pi = share * _SHARE
@@ -115,21 +116,39 @@ def two_groups(scores: Pairs, n_features: int) -> TwoGroups:
     log_prior -= logsumexp(log_prior)
     spread = max(np.median(np.append(np.abs(scores), _ANCHOR)) / ndtri(0.75), _FLOOR) * _SPREAD
 
-    def log_odds(sigma: float, a: float) -> Float[np.ndarray, "pi m"]:
-        """log p/(1 − p) = log π/(1 − π) + log N(z | 0, σ²(1 + a²))/N(z | 0, σ²)."""
-        ratio = 0.5 * (z / sigma) ** 2 * a**2 / (1 + a**2) - 0.5 * np.log1p(a**2)
-        return np.log(pi / (1 - pi))[:, None] + ratio
+    odds = (pi / (1 - pi))[:, None]
+    # Equal scores stay equal to the last bit; room for zeros at the end, so that pairs come in whole groups.
+    unique, place, count = np.unique(scores**2, return_inverse=True, return_counts=True)
+    square = np.append(np.repeat(unique, count), np.zeros(-scores.size % _GROUP))
+    slope, start = (0.5 * _SIZE**2 / (1 + _SIZE**2))[:, None], (0.5 * np.log1p(_SIZE**2))[:, None]
 
-    one = np.array([np.sum(count * (-0.5 * (z / sigma) ** 2 - np.log(sigma))) for sigma in spread])
-    two = np.empty((spread.size, _SIZE.size, pi.size))
+    def ratio(square: Pairs, sigma: float) -> tuple[Float[np.ndarray, "a m"], Float[np.ndarray, "a m"]]:
+        """r = N(z | 0, σ²(1 + a²))/N(z | 0, σ²) for every a, at most e⁸⁰, and what log r has lost by that.
+
+        log(1 + o·r) = log(1 + o·e⁸⁰) + log r − 80 beyond, to all digits.
+        """
+        log_ratio = slope * (square / sigma**2) - start
+        held = np.minimum(log_ratio, _LARGEST)
+        return np.exp(held), log_ratio - held
+
+    one = -0.5 * square.sum() / spread**2 - scores.size * np.log(spread)
+    two = np.zeros((spread.size, _SIZE.size, pi.size)) + one[:, None, None]
     for s, sigma in enumerate(spread):
-        for k, a in enumerate(_SIZE):
-            two[s, k] = one[s] + np.logaddexp(0, log_odds(sigma, a)) @ count
-    two += count.sum() * np.log1p(-pi) + log_prior - np.log(_SIZE.size)
+        for begin in range(0, square.size, _BLOCK):
+            part = square[begin : begin + _BLOCK]
+            r, lost = ratio(part, float(sigma))
+            r[:, max(scores.size - begin, 0) :] = 0
+            # Σ log(1 + o·r): logarithms of products of a few factors are as good, and fewer.
+            factors = (1 + odds * r[:, None]).reshape(_SIZE.size, pi.size, _GROUP, -1)
+            two[s] += np.log(factors.prod(axis=2)).sum(axis=2) + lost.sum(axis=1)[:, None]
+    two += scores.size * np.log1p(-pi) + log_prior - np.log(_SIZE.size)
     weight = np.exp(two - logsumexp(two))
-    probability = np.zeros(z.size)
-    for s, k in np.argwhere(weight.max(axis=2) > 1e-9):  # a second pass: all of the first would not fit in memory
-        probability += weight[s, k] @ expit(log_odds(float(spread[s]), float(_SIZE[k])))
+    probability = np.zeros(unique.size)
+    for s in np.flatnonzero(weight.max(axis=(1, 2)) > 1e-9):
+        for begin in range(0, unique.size, _BLOCK):
+            x = odds * ratio(unique[begin : begin + _BLOCK], float(spread[s]))[0][:, None]
+            x /= 1 + x
+            probability[begin : begin + _BLOCK] += weight[s].ravel() @ x.reshape(weight[s].size, -1)
     return TwoGroups(probability.clip(0, 1)[place], share, float(logsumexp(two) - logsumexp(one)))
 
 

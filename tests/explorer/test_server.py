@@ -146,7 +146,7 @@ def test_the_line_of_python_gives_what_is_shown(untrained, temperature):
         post = eval(line, {"model": model})
         i, j = page.seen.pairs["i"], page.seen.pairs["j"]
         np.testing.assert_array_equal(post.association()[i, j], page.seen.pairs["association"])
-        assert post.temperature == pytest.approx(page.seen.temperature) and post.num_draws == 250
+        assert post.temperature == pytest.approx(page.seen.temperature) and post.num_draws == 256
         if ends != "value":
             shown = np.array([post.lam, post.q, post.temperature])
             end = [getattr(model, f"{name}_range_")[ends == "end"] for name in ranges]

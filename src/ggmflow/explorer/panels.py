@@ -1,42 +1,67 @@
 """What the explorer draws: network, plane of (λ, q), edges along λ, intervals, the posterior of one pair, a table.
 
-Each panel is a Bokeh figure or table with data sources, and a method that fills them from a view. Names of variables
-are untrusted: they are drawn as glyphs of text, cells of a table and plain tooltips, none of which Bokeh reads as HTML
-or TeX, and nowhere else.
+Each panel is a Bokeh figure or table with data sources, and a method that says what they show of a view. Names of
+variables are untrusted: they are drawn as glyphs of text and plain tooltips, none of which Bokeh reads as HTML or TeX,
+escaped in cells of the table, and nowhere else.
 """
 
 # Bokeh's and pandas' own annotations are narrower than what both accept.
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 
+import html
 from collections.abc import Sequence
 
 import numpy as np
+from bokeh.model import Model
 from bokeh.models import (
     BasicTickFormatter,
     ColumnDataSource,
-    CustomJS,
     CustomJSTickFormatter,
-    DataTable,
+    Div,
     FixedTicker,
     HoverTool,
-    NumberFormatter,
     Range1d,
     Span,
-    StringFormatter,
-    TableColumn,
     TapTool,
 )
 from bokeh.plotting import figure
 from jaxtyping import Float, Int
 from scipy.interpolate import pchip_interpolate
 
+from ggmflow.explorer.changes import Changes
 from ggmflow.views import Density, Surface, View
 
+COLUMNS = {"row": "variable", "column": "variable", "association": "assoc.", "lower": "lower", "upper": "upper"}
+COLUMNS |= {"shown": "P(edge)"}
 POSITIVE, NEGATIVE, INK, FAINT, QUERY, ACCENT = "#2166ac", "#d95f02", "#22303c", "#8a97a3", "#fff3c4", "#b5179e"
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 MANY = 60  # nodes whose names fit beside each other
 _DROPS = [0, 0.5, 1, 2, 5, 10, 20, 50, 100, 1e6]  # of log evidence below its top
 _BLUES = ["#08306b", "#08519c", "#2171b5", "#4292c6", "#6baed6", "#9ecae1", "#c6dbef", "#deebf7", "#f7fbff"]
+
+_TABLE = f"""
+    :host {{ font: 12.5px {FONT}; color: {INK}; }}
+    :host > div {{ width: 100%; }}
+    table {{ border-collapse: collapse; table-layout: fixed; width: 100%; font-variant-numeric: tabular-nums; }}
+    th {{ position: sticky; top: 0; background: #ffffff; box-shadow: inset 0 -1px {FAINT}; font-weight: 500; }}
+    th {{ cursor: pointer; white-space: nowrap; user-select: none; }}
+    th, td {{ padding: 4px 4px; text-align: left; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }}
+    th:nth-child(n+3), td:nth-child(n+3) {{ text-align: right; width: 56px; }}
+    tbody tr {{ cursor: pointer; }}
+    tbody tr:nth-child(even) {{ background: #f1f3f5; }}
+    tbody tr:hover {{ background: #e4eaf1; }}
+    tbody tr.on {{ background: {QUERY}; }}
+    """
+# What is clicked is told to the server as data of a source.
+LISTEN_TO_TABLE = """
+cb_context.index.find_one_by_id(table.id).shadow_el.addEventListener("click", (event) => {
+  const pair = event.target.closest("tr[data-pair]")?.dataset.pair
+  const column = event.target.closest("th[data-column]")?.dataset.column
+  if (pair == null && column == null) return
+  const count = (clicks.data.count[0] ?? 0) + 1
+  clicks.data = {pair: [pair == null ? -1 : Number(pair)], column: [column ?? ""], count: [count]}
+})
+"""
 
 
 def colours(association: Sequence[float] | np.ndarray) -> list[str]:
@@ -118,14 +143,21 @@ class Network:
         )
         plot.toolbar.active_tap = tap
 
-    def update(self, seen: View, pinned: set[int], marked_node: int | None, marked_pair: int | None) -> None:
+    @property
+    def models(self) -> list[Model]:
+        """Whose properties are set."""
+        return [self.nodes, self.edges, self.marked]
+
+    def update(
+        self, changes: Changes, seen: View, pinned: set[int], marked_node: int | None, marked_pair: int | None
+    ) -> None:
         """Draw the edges of a view, the nodes they join, and what is marked."""
         edges = seen.pairs[seen.pairs["edge"]]
         x, y = self.positions.T
         i, j, association = edges["i"].to_numpy(), edges["j"].to_numpy(), edges["association"].to_numpy()
         degree = np.bincount(np.concatenate([i, j]), minlength=len(self.names))
         width = 1.2 + 11 * np.minimum(np.abs(association), 1)
-        self.edges.data = {
+        lines = {
             **dict(zip(("x0", "y0", "x1", "y1"), (x[i], y[i], x[j], y[j]), strict=True)),
             "pair": edges.index.to_numpy(),
             "width": width,
@@ -141,7 +173,7 @@ class Network:
         marked = shown == (-1 if marked_node is None else marked_node)
         of_query = self.query[shown] & (not self.all_shown)
         size = np.where(of_query, 22, 15 if len(shown) <= MANY else 10)
-        self.nodes.data = {
+        nodes = {
             "node": shown,
             "x": x[shown],
             "y": y[shown],
@@ -156,17 +188,18 @@ class Network:
             "style": np.where(of_query, "bold", "normal").tolist(),
             "alpha": np.where(strong[shown], 1.0, 0.35),
         }
-        self.mark(seen, marked_pair)
+        changes.set(self.edges, data=lines)
+        changes.set(self.nodes, data=nodes)
+        changes.set(self.marked, data=self._halo(seen, marked_pair))
 
-    def mark(self, seen: View, pair: int | None) -> None:
-        """A halo around one pair, edge or not."""
+    def _halo(self, seen: View, pair: int | None) -> dict[str, list[float]]:
+        """Around one pair, edge or not."""
         if pair is None:
-            self.marked.data = {label: [] for label in ("x0", "y0", "x1", "y1", "width")}
-            return
+            return {label: [] for label in ("x0", "y0", "x1", "y1", "width")}
         row = seen.pairs.iloc[pair]
         (x0, y0), (x1, y1) = self.positions[[int(row["i"]), int(row["j"])]].tolist()
         width = 9 + 11 * min(abs(float(row["association"])), 1)
-        self.marked.data = {"x0": [x0], "y0": [y0], "x1": [x1], "y1": [y1], "width": [width]}
+        return {"x0": [x0], "y0": [y0], "x1": [x1], "y1": [y1], "width": [width]}
 
 
 class Plane:
@@ -237,11 +270,16 @@ class AlongLam:
         self.cursor = Span(location=low, dimension="height", line_color=ACCENT, line_width=2)
         plot.add_layout(self.cursor)
 
-    def update(self, found: dict[float, int]) -> None:
+    @property
+    def models(self) -> list[Model]:
+        """Whose properties are set."""
+        return [self.line, self.figure.y_range, self.cursor]
+
+    def update(self, changes: Changes, found: dict[float, int]) -> None:
         """Draw what is known so far: number of edges by λ."""
         lams = sorted(found)
-        self.line.data = {"lam": lams, "edges": [found[lam] for lam in lams]}
-        self.figure.y_range.end = 1.15 * max(4, *found.values(), 0)
+        changes.set(self.line, data={"lam": lams, "edges": [found[lam] for lam in lams]})
+        changes.set(self.figure.y_range, end=1.15 * max(4, *found.values(), 0))
 
 
 class Forest:
@@ -271,21 +309,27 @@ class Forest:
         texts = {"text_font": {"value": FONT}, "text_font_size": "11.5px", "text_baseline": "middle", "text_color": INK}
         plot.text("left", "y", text="label", source=self.source, text_align="left", **texts)
 
-    def update(self, seen: View, shown: Sequence[int]) -> None:
+    @property
+    def models(self) -> list[Model]:
+        """Whose properties are set."""
+        return [self.source, self.figure.x_range, self.ticker]
+
+    def update(self, changes: Changes, seen: View, shown: Sequence[int]) -> None:
         """Draw these rows of the table of pairs, at most ten."""
         part = seen.pairs.iloc[list(shown)[: self.rows]]
         low, high = min(float(part["lower"].min()), -0.02), max(float(part["upper"].max()), 0.02)
         margin = 0.04 * (high - low)
         left = low - margin - 1.05 * (high - low)  # names take the left half
-        self.figure.x_range.update(start=left, end=high + margin)
-        self.ticker.ticks = sorted({-_tick(-low), 0.0, _tick(high)})
-        self.source.data = {
+        changes.set(self.figure.x_range, start=left, end=high + margin)
+        changes.set(self.ticker, ticks=sorted({-_tick(-low), 0.0, _tick(high)}))
+        data = {
             "y": -np.arange(len(part)),
             "label": [f"{_short(a, 16)} – {_short(b, 16)}" for a, b in zip(part["row"], part["column"], strict=True)],
             "left": np.full(len(part), left),
             "colour": colours(part["association"].to_numpy()),
             **{label: part[label].to_numpy() for label in ("association", "lower", "upper")},
         }
+        changes.set(self.source, data=data)
 
 
 class PairPosterior:
@@ -312,11 +356,16 @@ class PairPosterior:
         plot.segment("lower", "y", "upper", "y", source=self.interval, line_color=INK, line_width=3)
         plot.scatter("mean", "y", source=self.interval, size=9, color=INK)
 
-    def update(self, found: Density | None) -> None:
+    @property
+    def models(self) -> list[Model]:
+        """Whose properties are set."""
+        return [self.bars, self.interval, self.figure.x_range, self.figure.y_range]
+
+    def update(self, changes: Changes, found: Density | None) -> None:
         """Draw one pair, or nothing."""
         if found is None:
-            self.bars.data = {label: [] for label in ("left", "right", "top", "colour")}
-            self.interval.data = {label: [] for label in ("lower", "upper", "mean", "y")}
+            changes.set(self.bars, data={label: [] for label in ("left", "right", "top", "colour")})
+            changes.set(self.interval, data={label: [] for label in ("lower", "upper", "mean", "y")})
             return
         low, high = min(float(found.values.min()), 0.0), max(float(found.values.max()), 0.0)
         width = max(high - low, 1e-3) / 36
@@ -324,62 +373,64 @@ class PairPosterior:
         ends = width * np.arange(np.floor(low / width), np.ceil(high / width) + 1)
         top, _ = np.histogram(found.values, ends, weights=found.weights)
         middle = (ends[1:] + ends[:-1]) / 2
-        self.bars.data = {"left": ends[:-1], "right": ends[1:], "top": top, "colour": colours(middle)}
         height = float(top.max())
-        self.interval.data = {
-            "lower": [found.lower],
-            "upper": [found.upper],
-            "mean": [found.mean],
-            "y": [-0.08 * height],
-        }
-        self.figure.x_range.update(start=ends[0] - width, end=ends[-1] + width)
-        self.figure.y_range.update(start=-0.18 * height, end=1.08 * height)
+        interval = {"lower": [found.lower], "upper": [found.upper], "mean": [found.mean], "y": [-0.08 * height]}
+        changes.set(self.bars, data={"left": ends[:-1], "right": ends[1:], "top": top, "colour": colours(middle)})
+        changes.set(self.interval, data=interval)
+        changes.set(self.figure.x_range, start=float(ends[0] - width), end=float(ends[-1] + width))
+        changes.set(self.figure.y_range, start=-0.18 * height, end=1.08 * height)
 
 
 class Pairs:
-    """The edges of a view as a table that can be sorted."""
+    """The edges of a view as a table; a click on a heading sorts by that column, one on a row chooses the pair.
+
+    Plain HTML: a table widget of Bokeh measures itself at every change, longer than all else that a move does.
+    """
+
+    most = 200  # rows
 
     def __init__(self):
-        self.source = ColumnDataSource()
-        number, share = NumberFormatter(format="+0.00", text_align="right"), NumberFormatter(format="0.00")
-        share.text_align = "right"
-        name = StringFormatter()
-        self.probability = TableColumn(field="shown", title="P(edge)", formatter=share, width=58)
-        self.table = DataTable(
-            source=self.source,
-            columns=[
-                TableColumn(field="row", title="variable", formatter=name, width=105),
-                TableColumn(field="column", title="variable", formatter=name, width=105),
-                TableColumn(field="association", title="assoc.", formatter=number, width=56),
-                TableColumn(field="lower", title="lower", formatter=number, width=52),
-                TableColumn(field="upper", title="upper", formatter=number, width=52),
-                self.probability,
-            ],
-            index_position=None,
-            autosize_mode="force_fit",
-            reorderable=False,
-            row_height=25,
-            height=203,
-            sizing_mode="stretch_width",
-            selectable=True,
+        self.sorted_by, self.descending = "association", True
+        self.table = Div(
             name="pairs",
+            disable_math=True,
+            stylesheets=[_TABLE],
+            height=208,
+            sizing_mode="stretch_width",
+            styles={"overflow-y": "auto"},
         )
-        # Bokeh draws cells anew only if the number of rows has changed.
-        again = CustomJS(args={"table": self.table}, code="table.view.change.emit()")
-        self.source.js_on_change("data", again)
+        # What was clicked last: the number of a pair or the name of a column, and how often anything was.
+        self.clicks = ColumnDataSource({"pair": [], "column": [], "count": []})
 
-    def update(self, seen: View) -> None:
+    def sort(self, column: str) -> None:
+        """By this column, or the other way round if it is so already."""
+        numbers = column not in ("row", "column")
+        self.descending = not self.descending if column == self.sorted_by else numbers
+        self.sorted_by = column
+
+    def update(self, changes: Changes, seen: View, marked: int | None) -> None:
         """List the edges, the strongest first; with their probabilities, if it is a posterior that is seen."""
-        self.probability.visible = seen.temperature == 1
-        edges = seen.pairs[seen.pairs["edge"]]
-        edges = edges.iloc[np.argsort(-edges["association"].abs().to_numpy(), kind="stable")]
-        probability = edges["probability"].fillna(edges["edge_probability"]).to_numpy()
-        fields = ("row", "column", "association", "lower", "upper", "p_positive")
-        self.source.data = {
-            "pair": edges.index.to_numpy(),
-            "shown": probability,
-            **{field: edges[field].to_numpy() for field in fields},
-        }
+        edge = np.flatnonzero(seen.pairs["edge"].to_numpy())
+        of = {name: seen.pairs[name].to_numpy()[edge] for name in (*list(COLUMNS)[:-1], "probability")}
+        small = seen.pairs["edge_probability"].to_numpy()[edge]
+        of["shown"] = np.where(np.isnan(of["probability"]), small, of["probability"])
+        key = np.abs(of["association"]) if self.sorted_by == "association" else of[self.sorted_by]
+        order = np.argsort(key, kind="stable")
+        order = (order[::-1] if self.descending else order)[: self.most].tolist()
+        columns = {name: title for name, title in COLUMNS.items() if name != "shown" or seen.temperature == 1}
+        arrow = {self.sorted_by: " ▾" if self.descending else " ▴"}
+        head = "".join(f"<th data-column={name}>{title}{arrow.get(name, '')}" for name, title in columns.items())
+        rows = []
+        for k in order:
+            names = (html.escape(str(of[side][k])) for side in ("row", "column"))
+            cells = "".join(f'<td title="{name}">{name}' for name in names)
+            cells += "".join(f"<td>{of[name][k]:+.2f}" for name in ("association", "lower", "upper"))
+            cells += f"<td>{of['shown'][k]:.2f}" if "shown" in columns else ""
+            rows.append(f"<tr data-pair={edge[k]}{' class=on' if edge[k] == marked else ''}>{cells}")
+        more = edge.size - self.most
+        if more > 0:
+            rows.append(f"<tr><td colspan={len(columns)}>and {more} more, in the file that Table (CSV) saves")
+        changes.set(self.table, text=f"<table><thead><tr>{head}<tbody>{''.join(rows)}</table>")
 
 
 def log_ticks(plot: figure, low: float, high: float) -> None:

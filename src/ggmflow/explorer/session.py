@@ -34,7 +34,20 @@ from jaxtyping import Float
 
 from ggmflow import views
 from ggmflow.estimator import GraphicalFlow
-from ggmflow.explorer.panels import ACCENT, FONT, INK, AlongLam, Forest, Network, PairPosterior, Pairs, Plane
+from ggmflow.explorer.changes import Changes
+from ggmflow.explorer.panels import (
+    ACCENT,
+    COLUMNS,
+    FONT,
+    INK,
+    LISTEN_TO_TABLE,
+    AlongLam,
+    Forest,
+    Network,
+    PairPosterior,
+    Pairs,
+    Plane,
+)
 from ggmflow.export import entry_table, graphml
 from ggmflow.views import Surface, View
 
@@ -147,7 +160,7 @@ class Session:
         self.pinned: set[int] = set()
         self.edges_at: dict[tuple, dict[float, int]] = {}
         self.scheduled = self.resting = self.counting = None
-        self.took = 0.0  # seconds of the last redraw
+        self.took = 0.0  # seconds of the last redraw of a move
         self.quiet = False  # while the page itself moves a control or marks a selection
 
         ranges = (self.model.lam_range_, self.model.q_range_, self.model.temperature_range_)
@@ -188,6 +201,11 @@ class Session:
         )
         self.file = ColumnDataSource({"name": [""], "type": [""], "text": [None]})
         self.file.js_on_change("data", CustomJS(args={"source": self.file}, code=_SAVE))
+        panels = (self.network, self.along_lam, self.forest, self.posterior)
+        models = [model for panel in panels for model in panel.models]
+        self.changes = Changes(doc, [*models, self.plane.cursor, self.pairs.table, *self.texts.values()])
+        table = {"table": self.pairs.table, "clicks": self.pairs.clicks}
+        doc.js_on_event("document_ready", CustomJS(args=table, code=LISTEN_TO_TABLE))
         self._listen()
         doc.add_root(self._page())
         doc.title = "ggmflow explorer"
@@ -249,9 +267,9 @@ class Session:
             "min-height": "100vh",
             "box-sizing": "border-box",
         }
+        options = {"sizing_mode": "stretch_width", "styles": styles | {"gap": "8px"}}
         # A source that nothing draws belongs to the page only if something refers to it.
-        options = {"sizing_mode": "stretch_width", "styles": styles | {"gap": "8px"}, "tags": [self.file]}
-        return Column(self.texts["head"], main, **options)
+        return Column(self.texts["head"], main, tags=[self.file, self.changes.mail, self.pairs.clicks], **options)
 
     @property
     def sliders(self) -> list[Slider]:
@@ -267,9 +285,9 @@ class Session:
         self.clear.on_click(self._clear)
         for event in (PanStart, Pan, Tap):
             self.plane.figure.on_event(event, self._drag)
-        sources = {"node": self.network.nodes, "edge": self.network.edges, "row": self.pairs.source}
-        for kind, source in sources.items():
+        for kind, source in {"node": self.network.nodes, "edge": self.network.edges}.items():
             source.selected.on_change("indices", self._clicked(kind))
+        self.pairs.clicks.on_change("data", lambda attr, old, new: self._click_table(new["pair"][0], new["column"][0]))
 
     # ---------------------------------------------------------------------------------------------------------- moves
     @property
@@ -283,16 +301,19 @@ class Session:
         return lam, q, T
 
     def moved(self) -> None:
-        """Something has changed: redraw soon, once, and again when nothing moves."""
+        """Something has changed: redraw at once if the page was at rest, else soon; and again when nothing moves."""
         if self.quiet:
             return
+        at_rest = self.resting is None
         for waiting in (self.resting, self.counting):
             if waiting is not None:
                 self.doc.remove_timeout_callback(waiting)
         self.counting = None
         # Where drawing takes long, moves pile up meanwhile: wait for them, so that only the last one is drawn.
         self.resting = self.doc.add_timeout_callback(self._rest, max(_REST, round(1500 * self.took)))
-        if self.scheduled is None:
+        if self.scheduled is None and at_rest:
+            self.redraw()
+        elif self.scheduled is None:
             self.scheduled = self.doc.add_timeout_callback(self._move, max(_THROTTLE, round(200 * self.took)))
 
     def _changed(self, attr: str, old: Any, new: Any) -> None:
@@ -335,10 +356,16 @@ class Session:
         if self.quiet or not chosen:
             return
         if kind == "node":
-            self.node, self.pair = int(self.network.nodes.data["node"][chosen[0]]), None
+            self.node, self.pair = int(self.changes.get(self.network.nodes, "data")["node"][chosen[0]]), None
         else:
-            source = self.network.edges if kind == "edge" else self.pairs.source
-            self.node, self.pair = None, int(source.data["pair"][chosen[0]])
+            self.node, self.pair = None, int(self.changes.get(self.network.edges, "data")["pair"][chosen[0]])
+        self._draw(self.seen)
+
+    def _click_table(self, pair: int, column: str) -> None:
+        if column in COLUMNS:
+            self.pairs.sort(column)
+        elif 0 <= pair < len(self.seen.pairs):
+            self.node, self.pair = None, int(pair)
         self._draw(self.seen)
 
     def _find(self, name: str) -> None:
@@ -361,9 +388,10 @@ class Session:
         num_draws = views.num_draws_of(self.model, quick=not at_rest)
         self.seen = views.view(self.model, *self.condition, rule=rule, level=level, num_draws=num_draws)
         self._draw(self.seen, start)
-        self.took = perf_counter() - start
         if at_rest:
             self._count()
+        else:
+            self.took = perf_counter() - start
 
     def _draw(self, seen: View, start: float | None = None) -> None:
         """Fill all panels from a view; one that is new was begun at a time that is told."""
@@ -379,30 +407,25 @@ class Session:
         first = int(shown[0]) if self.pair is None and shown.size else self.pair
         if self.pair is not None and self.pair not in shown[: Forest.rows]:
             shown = np.append(self.pair, shown)
-        # All panels are sent at the end, together. Callbacks, too, wait for it: what we mark ourselves is no click.
-        self.doc.hold("combine")
-        self.quiet = True
-        try:
-            self.network.update(seen, self.pinned, self.node, self.pair)
-            self.plane.cursor.data = {"lam": [seen.lam], "q": [seen.q]}
-            self.along_lam.cursor.location = seen.lam
-            self.pairs.update(seen)
-            self.forest.update(seen, shown.tolist())
-            self.posterior.update(None if first is None else views.density(seen, first))
-            self._name(seen, first)
-            self._unselect()
-            if start is not None:
-                self._describe(seen, perf_counter() - start)
-        finally:
-            self.doc.unhold()
-            self.quiet = False
+        changes = self.changes
+        self.network.update(changes, seen, self.pinned, self.node, self.pair)
+        changes.set(self.plane.cursor, data={"lam": [seen.lam], "q": [seen.q]})
+        changes.set(self.along_lam.cursor, location=seen.lam)
+        self.pairs.update(changes, seen, self.pair)
+        self.forest.update(changes, seen, shown.tolist())
+        self.posterior.update(changes, None if first is None else views.density(seen, first))
+        self._name(seen, first)
+        if start is not None:
+            self._describe(seen, perf_counter() - start)
+        changes.send()
+        self._unselect()
 
     def _unselect(self) -> None:
         """What is clicked is marked by us: positions in the sources change with every view."""
+        self.quiet = True  # what we mark ourselves is no click
         for source in (self.network.nodes, self.network.edges):
             source.selected.indices = []
-        pairs = np.asarray(self.pairs.source.data["pair"])
-        self.pairs.source.selected.indices = [] if self.pair is None else np.flatnonzero(pairs == self.pair).tolist()
+        self.quiet = False
 
     def _name(self, seen: View, pair: int | None) -> None:
         """Headings of the panels. Names are escaped: this is HTML."""
@@ -412,16 +435,17 @@ class Session:
         elif not seen.n_edges:
             of = "pairs; none is an edge"
         intervals = f"{100 * seen.level:g} % intervals" if seen.temperature == 1 else _spread(seen).replace("s", "S", 1)
-        self.texts["chosen"].text = f"<h2>{intervals}</h2> <span class=faint>strongest {of}</span>"
+        self._say("chosen", f"<h2>{intervals}</h2> <span class=faint>strongest {of}</span>")
         if pair is not None:
             row = seen.pairs.iloc[pair]
             names = " – ".join(html.escape(str(row[side])) for side in ("row", "column"))
             inside = int(row["j"]) in self.query
             scale = "partial correlation" if inside else "regression weight"
             more = f"P(positive) = {row['p_positive']:.2f}" if seen.temperature == 1 else _spread(seen)
-            self.texts["clicked"].text = (
+            self._say(
+                "clicked",
                 f"<h2>{names}</h2> <span class=faint>{scale}</span><br><b>{row['association']:+.3f}</b> "
-                f"<span class=faint>[{row['lower']:+.3f}, {row['upper']:+.3f}], {more}</span>"
+                f"<span class=faint>[{row['lower']:+.3f}, {row['upper']:+.3f}], {more}</span>",
             )
 
     def _describe(self, seen: View, seconds: float) -> None:
@@ -432,7 +456,7 @@ class Session:
         false = "" if said or not posterior else f", {seen.expected_fdr:.0%} of them false by expectation"
         # What a rule says in numbers rests on probabilities, which only a posterior has.
         rule = f"<br><span class=faint>{html.escape(seen.rule)}</span>" if posterior else _NOT_A_POSTERIOR.format(seen)
-        self.texts["state"].text = f"<h2>{shown}</h2> of {len(seen.pairs)} pairs ({seen.density:.1%}){false}{rule}"
+        self._say("state", f"<h2>{shown}</h2> of {len(seen.pairs)} pairs ({seen.density:.1%}){false}{rule}")
         if not seen.n_edges:
             listed = "none qualifies: less shrinkage, or another rule"
         elif not posterior:
@@ -441,15 +465,20 @@ class Session:
             listed = "P(edge): the rule's own"
         else:
             listed = "P(edge): |association| > 0.1"
-        self.texts["listed"].text = f"<h2>Edges</h2> <span class=faint>{listed}</span>"
+        self._say("listed", f"<h2>Edges</h2> <span class=faint>{listed}</span>")
         at = f"{seen.lam!r}, {seen.q!r}" + ("" if posterior else f", {seen.temperature!r}")
         kind, detail = seen.message.split(":", 1)
-        self.texts["trust"].text = (
+        self._say(
+            "trust",
             f"<span class={seen.verdict}>{kind}</span> "
             f"<span class=faint>{html.escape(detail.strip())} Drawn in {1000 * seconds:.0f} ms.</span>"
             "<br><span class=faint>The same in Python:</span> "
-            f"<code>model.posterior({at}, num_draws={seen.posterior.num_draws})</code>"
+            f"<code>model.posterior({at}, num_draws={seen.posterior.num_draws})</code>",
         )
+
+    def _say(self, name: str, text: str) -> None:
+        """Set a text, which is HTML."""
+        self.changes.set(self.texts[name], text=text)
 
     def _count(self) -> None:
         """Count edges at one λ more, if any is left, and come back."""
@@ -461,7 +490,8 @@ class Session:
         if left:
             few = views.num_draws_of(self.model, quick=True)
             found[left[0]] = views.view(self.model, left[0], q, T, rule=rule, level=level, num_draws=few).n_edges
-        self.along_lam.update(found)
+        self.along_lam.update(self.changes, found)
+        self.changes.send()
         if len(left) > 1:
             self.counting = self.doc.add_timeout_callback(self._count, _THROTTLE)
 
@@ -471,7 +501,8 @@ class Session:
         try:
             content = graphml(self.seen.posterior, level, rule)
         except ValueError as error:
-            self.texts["listed"].text = f"<h2>Edges</h2> <span class=poor>{html.escape(str(error))}</span>"
+            self._say("listed", f"<h2>Edges</h2> <span class=poor>{html.escape(str(error))}</span>")
+            self.changes.send()
         else:
             self._save("graph.graphml", "application/xml", content.decode())
 
