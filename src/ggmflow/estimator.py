@@ -33,6 +33,7 @@ from ggmflow.conditions import Choice, Ranges, find_ranges
 from ggmflow.data import Scatter
 from ggmflow.evidence import (
     Evidence,
+    LargePrior,
     MixtureSource,
     Prior,
     choose,
@@ -640,8 +641,8 @@ class GraphicalFlow(BaseEstimator):
             )
         return ranges
 
-    def _prior(self) -> Prior:
-        """The prior's flow for these ranges."""
+    def _prior(self) -> Prior | LargePrior:
+        """The prior's normalizer for these ranges."""
         return fit_prior(self.scatter_.n_features, len(self.query_), prior_ranges(self._ranges), self.progress)
 
     def _mixture(self, lam: float | None, q: float | None) -> MixtureSource:

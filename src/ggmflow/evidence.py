@@ -3,8 +3,9 @@
     log p(X | λ, q) = −(nd/2) log 2π + log Z_post(λ, q) − log Z_prior(λ, q)
     Z_prior(λ, q) = λ^{−D} ∫_{Ω≻0} exp(−½ tr Ω − λ^{1−q} Σ|ω_ij|^q) dΩ
 
-Both Z are normalizers of the target on the free entries, D of them: Z_prior is that of no data, n = 0 and S = 0, and a
-flow of the same kind is fitted to it. For a query block of s variables Ω₂₂.₁ (t×t) is integrated out in closed form:
+Both Z are normalizers of the target on the free entries, D of them: Z_prior is that of no data, n = 0 and S = 0. A flow
+of the same kind is fitted to it; for many variables, where it would not be good enough, see `prior_integral`.
+For a query block of s variables Ω₂₂.₁ (t×t) is integrated out in closed form:
 
     ∫ det(W)^{n/2} exp(−½ tr WΨ) dW = 2^{tν/2} Γ_t(ν/2) det(Ψ)^{−ν/2},     ν = n + t + 1,  Ψ = S₂₂ + λI
 
@@ -29,15 +30,17 @@ from ggmflow.conditions import Q_LIMITS, Choice, Ranges
 from ggmflow.data import Scatter
 from ggmflow.flow.build import MatrixFlow, untrained_flow
 from ggmflow.model_file import arrays_of_flow, fill_flow
-from ggmflow.progress import training_bar
+from ggmflow.prior_integral import NUM_PARTS, PriorIntegral, integrate_prior
+from ggmflow.progress import counting_bar, training_bar
 from ggmflow.sampling import FlowSource
 from ggmflow.source import Draws
 from ggmflow.train import default_settings, train
 from ggmflow.weights import importance_weights
 
-Method = Literal["importance", "bridge", "cumulant"]
+Method = Literal["importance", "bridge", "integral", "cumulant"]
 
 _PRIOR_STEPS = 300
+_MANY = 40  # query variables from which on the prior is integrated: at 107 a flow is wrong by thousands of nats
 _PRIOR_SEED = 0
 _CLOSE = 20.0  # nats that a finer search may add
 _CHAINS, _SWEEPS, _KEPT = 256, 100, 10  # of a bridge
@@ -55,7 +58,7 @@ class LogNormalizer(NamedTuple):
     method
         "importance" where k̂ allows it. Otherwise "bridge", between the flow and exact chains, or "cumulant", the mean
         of the log weights plus half their variance: right for normal log weights, with a standard error that does not
-        know whether they are.
+        know whether they are. "integral" for the prior of many variables, see `prior_integral`; there is no flow then.
     """
 
     value: float
@@ -127,6 +130,16 @@ class Prior(NamedTuple):
         return found._replace(value=found.value - shift, elbo=found.elbo - shift)
 
 
+class LargePrior(NamedTuple):
+    """The prior of many variables, with the interface of `Prior`."""
+
+    integral: PriorIntegral
+
+    def log_normalizer(self, lam: float, q: float, num_draws: int, *, exact: bool = True) -> LogNormalizer:
+        """log Z_prior on the free entries; draws and chains were made before."""
+        return LogNormalizer(*self.integral.log_normalizer(lam, q), np.nan, np.nan, np.nan, "integral")
+
+
 def prior_ranges(ranges: Ranges) -> Ranges:
     """The ranges of λ and q, widened to round numbers: one prior then serves many data sets."""
     low, high = (round_to(2 * np.log10(end)) / 2 for round_to, end in zip((_floor, _ceil), ranges.lam, strict=True))
@@ -142,11 +155,11 @@ def _ceil(value: float) -> float:
     return float(np.ceil(value - 1e-9))
 
 
-_known: dict[tuple[int, int, Ranges], Prior] = {}
+_known: dict[tuple[int, int, Ranges], Prior | LargePrior] = {}
 
 
-def fit_prior(n_features: int, n_query: int, ranges: Ranges, progress: bool = False) -> Prior:
-    """The prior's flow: from this process, from the user's cache directory, or trained now.
+def fit_prior(n_features: int, n_query: int, ranges: Ranges, progress: bool = False) -> Prior | LargePrior:
+    """The prior's flow or integral: from this process, from the user's cache directory, or made now.
 
     Parameters
     ----------
@@ -159,8 +172,30 @@ def fit_prior(n_features: int, n_query: int, ranges: Ranges, progress: bool = Fa
     """
     shape = (n_features, n_query, ranges)
     if shape not in _known:
-        _known[shape] = _read_or_train(*shape, progress)
+        _known[shape] = (_read_or_train if n_query <= _MANY else _read_or_integrate)(*shape, progress)
     return _known[shape]
+
+
+def _read_or_integrate(n_features: int, n_query: int, ranges: Ranges, progress: bool) -> LargePrior:
+    path = _prior_path(n_features, n_query, ranges)
+    if path is not None and path.exists():
+        try:
+            return LargePrior(PriorIntegral(n_features, n_query, io.read(path)[1]["coefficients"]))
+        except (io.ModelFileError, KeyError, ValueError, OSError):
+            pass  # of another version, or damaged: again
+    with compilation_cache_enabled(), counting_bar(progress, "prior", NUM_PARTS) as report:
+        found = integrate_prior(n_features, n_query, ranges, report)
+    _keep(path, {"coefficients": found.coefficients})
+    return LargePrior(found)
+
+
+def _keep(path: Path | None, arrays: dict[str, np.ndarray]) -> None:
+    if path is not None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            io.write(path, {"kind": "prior"}, arrays)
+        except OSError:  # a full or read-only disk costs time, nothing else
+            pass
 
 
 def _read_or_train(n_features: int, n_query: int, ranges: Ranges, progress: bool) -> Prior:
@@ -185,12 +220,7 @@ def _read_or_train(n_features: int, n_query: int, ranges: Ranges, progress: bool
         raise KeyboardInterrupt  # half a prior is of no use
     if trained.status == "failed":
         raise FloatingPointError("training of the prior's flow failed: narrow the ranges of lam and q")
-    if path is not None:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            io.write(path, {"kind": "prior"}, arrays_of_flow(trained.flow, "flow/"))
-        except OSError:  # a full or read-only disk costs time, nothing else
-            pass
+    _keep(path, arrays_of_flow(trained.flow, "flow/"))
     return Prior(trained.flow, ranges)
 
 
@@ -214,11 +244,11 @@ class Evidence(NamedTuple):
     @property
     def method(self) -> str:
         """How the normalizers were found; the less reliable of the two ways."""
-        return max(self.posterior.method, self.prior.method, key=("importance", "bridge", "cumulant").index)
+        return max(self.posterior.method, self.prior.method, key=("importance", "bridge", "integral", "cumulant").index)
 
 
 def log_evidence(
-    source: FlowSource, prior: Prior, key: Key[Array, ""], num_draws: int, *, exact: bool = True
+    source: FlowSource, prior: Prior | LargePrior, key: Key[Array, ""], num_draws: int, *, exact: bool = True
 ) -> Evidence:
     """log p(X | λ, q) of the data in the working scale, n the number of rows.
 
@@ -227,7 +257,7 @@ def log_evidence(
     source
         The posterior's flow at (λ, q), T = 1.
     prior
-        The prior's flow.
+        As `fit_prior` gives it.
     key, num_draws
         For the draws.
     exact
@@ -244,7 +274,7 @@ def log_evidence(
 
 def evidence_table(
     source_at: Callable[[float, float], FlowSource],
-    prior: Prior | None,
+    prior: Prior | LargePrior | None,
     lams: Sequence[float],
     qs: Sequence[float],
     *,
@@ -259,7 +289,7 @@ def evidence_table(
     source_at
         The posterior's flow at (λ, q), T = 1.
     prior
-        The prior's flow, or None.
+        As `fit_prior` gives it, or None.
     lams, qs
         Values to combine.
     key, num_draws, exact
