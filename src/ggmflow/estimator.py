@@ -305,8 +305,8 @@ class GraphicalFlow(BaseEstimator):
     ) -> pd.DataFrame:
         """Marginal likelihood log p(X | λ, q) on a grid, of the data in the working scale.
 
-        The first call for a number of variables fits a small flow to the prior, whose normalizer on the positive
-        definite cone is needed; it is kept in the user's cache directory.
+        The first call for a number of variables finds the prior's normalizer on the positive definite cone, by a small
+        flow or, for more than 40 variables, by exact chains; it is kept in the user's cache directory.
 
         Parameters
         ----------
@@ -325,7 +325,7 @@ class GraphicalFlow(BaseEstimator):
         -------
         DataFrame
             A row for each (λ, q): lam, q, log_evidence, se (its standard error), elbo, ess, khat (of the posterior's
-            flow), method ("importance", "bridge" or "cumulant").
+            flow), method ("importance", "bridge", "integral" or "cumulant").
         """
         if normalizer not in ("cone", "published"):
             raise ValueError(f"normalizer must be 'cone' or 'published', got {normalizer!r}")
