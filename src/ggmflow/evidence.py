@@ -30,7 +30,7 @@ from ggmflow.conditions import Q_LIMITS, Choice, Ranges
 from ggmflow.data import Scatter
 from ggmflow.flow.build import MatrixFlow, untrained_flow
 from ggmflow.model_file import arrays_of_flow, fill_flow
-from ggmflow.prior_integral import NUM_PARTS, PriorIntegral, integrate_prior
+from ggmflow.prior_integral import NUM_PARTS, VERSION, PriorIntegral, integrate_prior
 from ggmflow.progress import counting_bar, training_bar
 from ggmflow.sampling import FlowSource
 from ggmflow.source import Draws
@@ -40,7 +40,7 @@ from ggmflow.weights import importance_weights
 Method = Literal["importance", "bridge", "integral", "cumulant"]
 
 _PRIOR_STEPS = 300
-_MANY = 40  # query variables from which on the prior is integrated: at 107 a flow is wrong by thousands of nats
+_MANY = 40  # query variables above which the prior is integrated: at 107 a flow is wrong by thousands of nats
 _PRIOR_SEED = 0
 _CLOSE = 20.0  # nats that a finer search may add
 _CHAINS, _SWEEPS, _KEPT = 256, 100, 10  # of a bridge
@@ -137,6 +137,7 @@ class LargePrior(NamedTuple):
 
     def log_normalizer(self, lam: float, q: float, num_draws: int, *, exact: bool = True) -> LogNormalizer:
         """log Z_prior on the free entries; draws and chains were made before."""
+        self.integral.ranges.condition(lam, q, 1.0)  # refuses what is outside
         return LogNormalizer(*self.integral.log_normalizer(lam, q), np.nan, np.nan, np.nan, "integral")
 
 
@@ -177,15 +178,15 @@ def fit_prior(n_features: int, n_query: int, ranges: Ranges, progress: bool = Fa
 
 
 def _read_or_integrate(n_features: int, n_query: int, ranges: Ranges, progress: bool) -> LargePrior:
-    path = _prior_path(n_features, n_query, ranges)
+    path = _prior_path(n_features, n_query, ranges, f"integral{VERSION}")
     if path is not None and path.exists():
         try:
-            return LargePrior(PriorIntegral(n_features, n_query, io.read(path)[1]["coefficients"]))
+            return LargePrior(PriorIntegral(n_features, n_query, ranges, io.read(path)[1]["h"]))
         except (io.ModelFileError, KeyError, ValueError, OSError):
             pass  # of another version, or damaged: again
     with compilation_cache_enabled(), counting_bar(progress, "prior", NUM_PARTS) as report:
         found = integrate_prior(n_features, n_query, ranges, report)
-    _keep(path, {"coefficients": found.coefficients})
+    _keep(path, {"h": found.h})
     return LargePrior(found)
 
 
@@ -200,7 +201,7 @@ def _keep(path: Path | None, arrays: dict[str, np.ndarray]) -> None:
 
 def _read_or_train(n_features: int, n_query: int, ranges: Ranges, progress: bool) -> Prior:
     query, scatter = np.arange(n_query), Scatter.without_data(n_features)
-    path = _prior_path(n_features, n_query, ranges)
+    path = _prior_path(n_features, n_query, ranges, str(_PRIOR_STEPS))
 
     def start(key: Key[Array, ""]) -> MatrixFlow:
         return untrained_flow(key, "structured", scatter, query, ranges)
@@ -224,12 +225,12 @@ def _read_or_train(n_features: int, n_query: int, ranges: Ranges, progress: bool
     return Prior(trained.flow, ranges)
 
 
-def _prior_path(n_features: int, n_query: int, ranges: Ranges) -> Path | None:
+def _prior_path(n_features: int, n_query: int, ranges: Ranges, kind: str) -> Path | None:
     directory = cache_directory()
     if directory is None:
         return None
     box = "-".join(f"{end:.3g}" for end in (*ranges.lam, *ranges.q))
-    return directory / "priors" / f"d{n_features}-s{n_query}-{box}-{_PRIOR_STEPS}.ggmflow"
+    return directory / "priors" / f"d{n_features}-s{n_query}-{box}-{kind}.ggmflow"
 
 
 # ------------------------------------------------------------------------------------------------------------- evidence

@@ -75,8 +75,9 @@ class FlowSource(NamedTuple):
     def entries(self, key: Key[Array, ""], num_draws: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Free entries (N, D) in the flow's order, log q and log p̃; chunks of a few sizes, so few programs serve."""
         small, large = chunk_size(self.flow.n_entries), large_chunk_size(self.flow.n_entries)
-        if num_draws <= quick_chunk_size(self.flow.n_entries):
-            small = quick_chunk_size(self.flow.n_entries)
+        quick = quick_chunk_size(self.flow.n_entries)
+        if num_draws <= max(quick, min(4 * quick, small // 2)):
+            small = quick
         num_large = num_draws // large
         sizes = [large] * num_large + [small] * (-(-(num_draws - num_large * large) // small))
         condition = jnp.asarray(self.condition, jnp.float32)
@@ -148,7 +149,7 @@ class FlowSource(NamedTuple):
 
 
 def quick_chunk_size(n_entries: int) -> int:
-    """Draws per call where an eye waits for them, as while a slider moves: about 2¹⁵ entries, some 20 ms."""
+    """Draws per call where an eye waits for them, as while a slider moves: 2¹⁵ entries, but at least 32 draws."""
     return 32 * int(np.clip(2**10 // n_entries, 1, 8))
 
 

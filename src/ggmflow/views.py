@@ -187,7 +187,7 @@ def density(seen: View, pair: int) -> Density:
 
 
 def num_draws_of(model: GraphicalFlow, quick: bool = False) -> int:
-    """Draws behind a view: up to 1000, fewer for many variables; a quarter of that for one that has to move.
+    """Draws behind a view: up to 1000, fewer for many variables; far fewer for one that has to move, 32 to 256.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def layout(model: GraphicalFlow) -> Float[np.ndarray, "d 2"]:
     model
         Fitted.
     """
-    seen = view(model, num_draws=num_draws_of(model, quick=True))
+    seen = view(model)
     strength = np.abs(seen.pairs["association"].to_numpy())
     d, query = len(seen.posterior.names), seen.posterior.query
     if len(query) < d:

@@ -66,7 +66,7 @@ class ImportanceWeights(NamedTuple):
 
         "poor": k̂ is too large, so the weights cannot be used. "fair": they can, but fewer than a tenth of the draws are
         effective, which costs accuracy, not correctness. The share of effective draws, unlike their number, says the
-        same of a flow whether 250 draws are made or 4000.
+        same of a flow whether 1000 draws are made or 4000.
         """
         if not self.reliable:
             return "poor"

@@ -9,10 +9,13 @@ import threading
 import numpy as np
 import pandas as pd
 import pytest
+from bokeh.document import Document
+from bokeh.models import ColumnDataSource, Div
 
 from ggmflow import estimator
 from ggmflow.conditions import Choice
 from ggmflow.explorer import make_document, prepare
+from ggmflow.explorer.changes import Changes
 from ggmflow.explorer.server import _listen, _stop
 from ggmflow.explorer.session import RULES
 from ggmflow.export import entry_table
@@ -20,7 +23,13 @@ from ggmflow.views import Surface, middle, num_draws_of
 from tests.models import no_training, quick
 
 pytestmark = pytest.mark.filterwarnings("ignore::ggmflow.posterior.PoorFitWarning")
-NAMES = ["<script>alert(1)</script>", "<img src=x onerror=alert(2)>", "$$\\frac{a}{b}$$", "@{row} $x {{x}}", "plain"]
+NAMES = [
+    "<script>alert(1)</script>",
+    '<img src=x onerror=alert(2)>" onmouseover="alert(3)',
+    "$$\\frac{a}{b}$$",
+    "@{row} $x {{x}}",
+    "plain",
+]
 QUERY = [f"query {k}" for k in range(6)]
 
 
@@ -146,6 +155,18 @@ def drawn(page):
     return columns_of(page, f"{segments}[1].data_source")
 
 
+def nodes_of(page):
+    """Name of every node, and where it is on the screen."""
+    return page.evaluate(
+        "(() => {const v = Bokeh.index.find_one(Bokeh.documents[0].get_model_by_name('network'));"
+        "const {x, y} = v.el.getBoundingClientRect(); const f = v.frame;"
+        "const d = v.model.renderers.map((r) => r.data_source.data).find((d) => d.name != null || d.get?.('name'));"
+        "const get = (k) => Array.from(d.get?.(k) ?? d[k]);"
+        "const [X, Y] = [get('x').map((a) => x + f.x_scale.compute(a)), get('y').map((a) => y + f.y_scale.compute(a))];"
+        "return get('name').map((n, k) => [n, X[k], Y[k]])})()"
+    )
+
+
 def check_values(page, model):
     """Table and headline are those of the posterior at the condition shown."""
     lam, q, temperature, num_draws = wait_at_rest(page, model)
@@ -165,7 +186,7 @@ def check_values(page, model):
     assert len(drawn(page)["x0"]) == len(table)
     # The cells, the strongest first.
     expected = pd.DataFrame({"association": table["association"], "lower": lower[at], "upper": upper[at]})
-    expected = expected.map("{:+.2f}".format).reset_index()
+    expected = expected.map(lambda value: f"{round(value, 2) + 0.0:+.2f}").reset_index()
     if temperature == 1:
         expected["P(edge)"] = [f"{value:.2f}" for value in post.select_edges().probability[at]]
     order = np.argsort(table["association"].abs().to_numpy(), kind="stable")[::-1]
@@ -302,16 +323,9 @@ def test_names_are_only_names(small, page):
     table = listed(page)
     assert {*table["row"], *table["column"]} & {*NAMES[:2]}
     # Tooltips of all nodes.
-    nodes = page.evaluate(
-        "(() => {const v = Bokeh.index.find_one(Bokeh.documents[0].get_model_by_name('network'));"
-        "const {x, y} = v.el.getBoundingClientRect(); const f = v.frame;"
-        "const d = v.model.renderers.map((r) => r.data_source.data).find((d) => d.name != null || d.get?.('name'));"
-        "const get = (k) => Array.from(d.get?.(k) ?? d[k]);"
-        "const [X, Y] = [get('x').map((a) => x + f.x_scale.compute(a)), get('y').map((a) => y + f.y_scale.compute(a))];"
-        "return get('name').map((n, k) => [n, X[k], Y[k]])})()"
-    )
-    assert sorted(name for name, *_ in nodes) == sorted(NAMES)
-    for name, x, y in nodes:
+    assert sorted(name for name, *_ in nodes_of(page)) == sorted(NAMES)
+    for k in range(len(NAMES)):
+        name, x, y = nodes_of(page)[k]  # a long name in a heading may have moved them
         page.mouse.move(x, y)
         until(page, lambda name=name: name in " ".join(page.locator("[class*=ooltip]").all_text_contents()))
         page.mouse.click(x, y)
@@ -348,14 +362,63 @@ def test_the_table_is_sorted_and_chooses_a_pair(small, page):
     until(page, lambda: page.locator("tr.on").count() == 1)
 
 
-def test_a_page_that_loads_late_shows_what_is_there_by_then(small, page):
-    """Moves before the page is there are not lost, and a page that is loaded again starts anew."""
+def test_a_page_that_loses_its_server_says_so_and_stays_as_it_is(small, page):
+    """If it came back by itself, all would be as it was at the start."""
     model, address = small
-    for _ in range(2):
-        page.goto(address)
-        press(page, 0, "End", 1)  # as soon as the slider is there
-        until(page, lambda: wait_at_rest(page, model)[0] == model.lam_range_[1])
-        check_values(page, model)
+    page.add_init_script(
+        "window.sockets = []; const send = WebSocket.prototype.send; WebSocket.prototype.send = function (...args) {"
+        "if (!sockets.includes(this)) sockets.push(this); return send.apply(this, args) }"
+    )
+    page.goto(address)
+    wait_at_rest(page, model)
+    before = model_of(page, "trust", "text")
+    press(page, 0, "End", 1)
+    wait_for_change(page, before)
+    assert wait_at_rest(page, model)[0] == model.lam_range_[1]
+    page.evaluate("sockets.at(-1).close()")
+    page.get_by_text("connection was lost").first.wait_for()
+    page.wait_for_timeout(4000)
+    assert page.evaluate("sockets.length") == 1
+    assert wait_at_rest(page, model)[0] == model.lam_range_[1]
+
+
+def test_a_click_on_a_node_is_none_on_its_edges(small, page):
+    """Its centre is where its edges end."""
+    model, address = small
+    page.goto(address)
+    wait_at_rest(page, model)
+    for k in range(len(NAMES)):
+        name, x, y = nodes_of(page)[k]
+        page.mouse.click(x, y)
+        until(page, lambda name=name: f"pairs of {html.escape(name)}" in model_of(page, "chosen", "text"))
+        page.wait_for_timeout(500)  # or the next click may count as the second of a double click
+        assert f"pairs of {html.escape(name)}" in model_of(page, "chosen", "text")
+
+
+def test_clear_empties_the_search(small, page):
+    model, address = small
+    page.goto(address)
+    wait_at_rest(page, model)
+    search = page.locator("input[type=text]").first
+    search.press_sequentially("no such variable")
+    page.get_by_text("Clear").click()
+    until(page, lambda: search.input_value() == "")
+
+
+def test_what_is_set_before_the_page_is_there_is_not_lost():
+    """Before, models carry it; at the start of the page all is sent; after, only what is new."""
+    doc, text, data = Document(), Div(), ColumnDataSource()
+    changes = Changes(doc, [text, data])
+    changes.set(text, text="early")
+    changes.send()
+    assert text.text == "early"
+    changes.begin()
+    assert json.loads(changes.mail.data["text"][0]) == {text.id: {"text": "early"}}
+    changes.set(text, text="early")
+    changes.set(data, data={"x": np.array([1.0, np.nan])})
+    changes.send()
+    assert json.loads(changes.mail.data["text"][0]) == {data.id: {"data": {"x": [1.0, None]}}}
+    assert text.text == "early" and changes.get(data, "data") == {"x": [1.0, None]}
 
 
 @pytest.mark.parametrize("button, name", [("Graph (GraphML)", "graph.graphml"), ("Table (CSV)", "summary.csv")])

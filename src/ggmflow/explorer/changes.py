@@ -10,6 +10,7 @@ selections) are none of these: they stay Bokeh's.
 # pyright: reportArgumentType=false
 
 import json
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,12 @@ for (const [id, properties] of Object.entries(JSON.parse(mail.data.text[0]))) {
   } else {
     model.setv(properties, {silent: true})
     text.innerHTML = properties.text
+    const [host, row] = [text.getRootNode().host, text.querySelector("tr.on")]
+    if (row != null) {  // a chosen row is to be seen
+      const [top, bottom] = [row.offsetTop - row.offsetHeight, row.offsetTop + row.offsetHeight]
+      if (top < host.scrollTop) host.scrollTop = top
+      else if (bottom > host.scrollTop + host.clientHeight) host.scrollTop = bottom - host.clientHeight
+    }
   }
 }
 """
@@ -56,7 +63,7 @@ class Changes:
         """Have these properties shown; columns of data may be arrays."""
         for name, value in properties.items():
             if name == "data":
-                value = {key: np.asarray(column).tolist() for key, column in value.items()}
+                value = {key: _plain(column) for key, column in value.items()}
             if self.shown[model.id].get(name) != value:
                 self.shown[model.id][name] = value
                 self.new.setdefault(model.id, {})[name] = value
@@ -67,14 +74,20 @@ class Changes:
 
     def send(self) -> None:
         """Show what was set since the last time."""
-        new, self.new = self.new, {}
-        if self.live and new:
-            self.mail.data = {"text": [json.dumps(new, ensure_ascii=False, allow_nan=False)]}
+        if self.live and self.new:
+            self.mail.data = {"text": [json.dumps(self.new, ensure_ascii=False, allow_nan=False)]}
         elif not self.live:
-            for key, properties in new.items():
+            for key, properties in self.new.items():
                 self.known[key].update(**properties)
+        self.new = {}
 
     def begin(self) -> None:
-        """The page is there, for the first time or again: what it was sent while it loaded may be old."""
+        """The page is there: what it was sent while it loaded may be old."""
         self.live, self.new = True, {key: dict(properties) for key, properties in self.shown.items() if properties}
         self.send()
+
+
+def _plain(column: Any) -> list[Any]:
+    """A list that JSON can hold: what is not a number becomes null, which Bokeh draws as nothing."""
+    values = np.asarray(column).tolist()
+    return [None if isinstance(each, float) and not isfinite(each) else each for each in values]

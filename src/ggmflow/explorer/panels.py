@@ -46,7 +46,8 @@ _TABLE = f"""
     th {{ position: sticky; top: 0; background: #ffffff; box-shadow: inset 0 -1px {FAINT}; font-weight: 500; }}
     th {{ cursor: pointer; white-space: nowrap; user-select: none; }}
     th, td {{ padding: 4px 4px; text-align: left; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }}
-    th:nth-child(n+3), td:nth-child(n+3) {{ text-align: right; width: 56px; }}
+    th:nth-child(n+3), td:nth-child(n+3) {{ text-align: right; width: 55px; }}
+    th:nth-child(3), th:nth-child(6) {{ width: 66px; }}
     tbody tr {{ cursor: pointer; }}
     tbody tr:nth-child(even) {{ background: #f1f3f5; }}
     tbody tr:hover {{ background: #e4eaf1; }}
@@ -133,6 +134,7 @@ class Network:
             HoverTool(
                 renderers=[edges],
                 line_policy="interp",
+                limit=1,  # where edges meet, one of them
                 tooltips=[
                     ("pair", "@row – @column"),
                     ("association", "@association{+0.000}"),
@@ -414,17 +416,19 @@ class Pairs:
         of = {name: seen.pairs[name].to_numpy()[edge] for name in (*list(COLUMNS)[:-1], "probability")}
         small = seen.pairs["edge_probability"].to_numpy()[edge]
         of["shown"] = np.where(np.isnan(of["probability"]), small, of["probability"])
-        key = np.abs(of["association"]) if self.sorted_by == "association" else of[self.sorted_by]
+        columns = {name: title for name, title in COLUMNS.items() if name != "shown" or seen.temperature == 1}
+        by = self.sorted_by if self.sorted_by in columns else "association"
+        key = np.abs(of["association"]) if by == "association" else of[by]
         order = np.argsort(key, kind="stable")
         order = (order[::-1] if self.descending else order)[: self.most].tolist()
-        columns = {name: title for name, title in COLUMNS.items() if name != "shown" or seen.temperature == 1}
-        arrow = {self.sorted_by: " ▾" if self.descending else " ▴"}
+        arrow = {by: " ▾" if self.descending else " ▴"}
         head = "".join(f"<th data-column={name}>{title}{arrow.get(name, '')}" for name, title in columns.items())
         rows = []
         for k in order:
             names = (html.escape(str(of[side][k])) for side in ("row", "column"))
             cells = "".join(f'<td title="{name}">{name}' for name in names)
-            cells += "".join(f"<td>{of[name][k]:+.2f}" for name in ("association", "lower", "upper"))
+            # Adding zero: an end just below it reads +0.00, not −0.00.
+            cells += "".join(f"<td>{round(of[name][k], 2) + 0.0:+.2f}" for name in ("association", "lower", "upper"))
             cells += f"<td>{of['shown'][k]:.2f}" if "shown" in columns else ""
             rows.append(f"<tr data-pair={edge[k]}{' class=on' if edge[k] == marked else ''}>{cells}")
         more = edge.size - self.most

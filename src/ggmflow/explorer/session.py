@@ -60,6 +60,7 @@ RULES = {
     "False discovery rate below 10 %": ("fdr", 0.9),
 }
 _THROTTLE, _REST = 12, 300  # ms: moves that arrive together are one; after so long without any, the page is at rest
+_SAME_CLICK = 0.15  # seconds
 _COUNTED = 9  # values of λ at which edges are counted
 
 _SAVE = """
@@ -70,6 +71,10 @@ link.href = URL.createObjectURL(new Blob([text], {type}))
 link.download = name
 link.click()
 URL.revokeObjectURL(link.href)
+"""
+_EMPTY = """
+const input = cb_context.index.find_one_by_id(search.id)?.input_el
+if (input != null) input.value = ""
 """
 _SAVE_FIGURE = """
 cb_context.index.find_one_by_id(plot.id).export("svg").to_blob().then((blob) => {
@@ -96,7 +101,7 @@ _TEXT = f"""
     """
 _NOT_A_POSTERIOR = (
     "<div class=note>Not the posterior but a sharper one, at T&nbsp;=&nbsp;{0.temperature:g}: too narrow for intervals "
-    "and probabilities.</div>"
+    "and probabilities. Edges are those of the rule on the left, applied to these draws.</div>"
 )
 _WIDGET = f":host {{ font: 13px {FONT}; color: {INK}; }} label, .bk-slider-title {{ font-size: 13px; }}"
 
@@ -161,6 +166,7 @@ class Session:
         self.edges_at: dict[tuple, dict[float, int]] = {}
         self.scheduled = self.resting = self.counting = None
         self.took = 0.0  # seconds of the last redraw of a move
+        self.node_clicked = -np.inf  # when a node was drawn as clicked
         self.quiet = False  # while the page itself moves a control or marks a selection
 
         ranges = (self.model.lam_range_, self.model.q_range_, self.model.temperature_range_)
@@ -209,6 +215,8 @@ class Session:
         self._listen()
         doc.add_root(self._page())
         doc.title = "ggmflow explorer"
+        # A page that finds its server again would go back to how it began, and hear no clicks: it says that it is lost.
+        doc.config.update(reconnect_session=False)
         self.redraw(at_rest=True)
 
     # ------------------------------------------------------------------------------------------------------- the page
@@ -283,6 +291,8 @@ class Session:
         self.best.on_click(self._go_to_best)
         self.search.on_change("value", lambda attr, old, new: self._find(new))
         self.clear.on_click(self._clear)
+        # What was typed but is no variable the server does not know of.
+        self.clear.js_on_click(CustomJS(args={"search": self.search}, code=_EMPTY))
         for event in (PanStart, Pan, Tap):
             self.plane.figure.on_event(event, self._drag)
         for kind, source in {"node": self.network.nodes, "edge": self.network.edges}.items():
@@ -309,12 +319,12 @@ class Session:
             if waiting is not None:
                 self.doc.remove_timeout_callback(waiting)
         self.counting = None
-        # Where drawing takes long, moves pile up meanwhile: wait for them, so that only the last one is drawn.
-        self.resting = self.doc.add_timeout_callback(self._rest, max(_REST, round(1500 * self.took)))
         if self.scheduled is None and at_rest:
             self.redraw()
         elif self.scheduled is None:
+            # Where drawing takes long, moves pile up meanwhile: wait for them, so that only the last one is drawn.
             self.scheduled = self.doc.add_timeout_callback(self._move, max(_THROTTLE, round(200 * self.took)))
+        self.resting = self.doc.add_timeout_callback(self._rest, max(_REST, round(1500 * self.took)))
 
     def _changed(self, attr: str, old: Any, new: Any) -> None:
         self.moved()
@@ -353,13 +363,16 @@ class Session:
         return clicked
 
     def _click(self, kind: str, chosen: list[int]) -> None:
-        if self.quiet or not chosen:
+        # A click on a node hits the edges below it, too; they are told of after it.
+        if self.quiet or not chosen or (kind == "edge" and perf_counter() - self.node_clicked < _SAME_CLICK):
             return
         if kind == "node":
             self.node, self.pair = int(self.changes.get(self.network.nodes, "data")["node"][chosen[0]]), None
         else:
             self.node, self.pair = None, int(self.changes.get(self.network.edges, "data")["pair"][chosen[0]])
         self._draw(self.seen)
+        if kind == "node":
+            self.node_clicked = perf_counter()
 
     def _click_table(self, pair: int, column: str) -> None:
         if column in COLUMNS:
@@ -423,9 +436,11 @@ class Session:
     def _unselect(self) -> None:
         """What is clicked is marked by us: positions in the sources change with every view."""
         self.quiet = True  # what we mark ourselves is no click
-        for source in (self.network.nodes, self.network.edges):
-            source.selected.indices = []
-        self.quiet = False
+        try:
+            for source in (self.network.nodes, self.network.edges):
+                source.selected.indices = []
+        finally:
+            self.quiet = False
 
     def _name(self, seen: View, pair: int | None) -> None:
         """Headings of the panels. Names are escaped: this is HTML."""
@@ -462,16 +477,18 @@ class Session:
         elif not posterior:
             listed = _spread(seen)
         elif seen.pairs["probability"].notna().any():
-            listed = "P(edge): the rule's own"
+            listed = "P(edge): by the rule's model of all pairs"
         else:
             listed = "P(edge): |association| > 0.1"
         self._say("listed", f"<h2>Edges</h2> <span class=faint>{listed}</span>")
         at = f"{seen.lam!r}, {seen.q!r}" + ("" if posterior else f", {seen.temperature!r}")
         kind, detail = seen.message.split(":", 1)
+        verdict = f"<span class={seen.verdict}>{kind}</span>"
+        if seen.posterior.num_draws < views.num_draws_of(self.model):  # too few for a verdict
+            verdict, detail = "<span class=faint>In motion:</span>", f"{seen.posterior.num_draws} draws."
         self._say(
             "trust",
-            f"<span class={seen.verdict}>{kind}</span> "
-            f"<span class=faint>{html.escape(detail.strip())} Drawn in {1000 * seconds:.0f} ms.</span>"
+            f"{verdict} <span class=faint>{html.escape(detail.strip())} Drawn in {1000 * seconds:.0f} ms.</span>"
             "<br><span class=faint>The same in Python:</span> "
             f"<code>model.posterior({at}, num_draws={seen.posterior.num_draws})</code>",
         )
@@ -488,7 +505,7 @@ class Session:
         found = self.edges_at.setdefault((q, T, rule, level), {})
         left = [lam for lam in np.geomspace(*self.model.lam_range_, _COUNTED).tolist() if lam not in found]
         if left:
-            few = views.num_draws_of(self.model, quick=True)
+            few = min(4 * views.num_draws_of(self.model, quick=True), views.num_draws_of(self.model))
             found[left[0]] = views.view(self.model, left[0], q, T, rule=rule, level=level, num_draws=few).n_edges
         self.along_lam.update(self.changes, found)
         self.changes.send()

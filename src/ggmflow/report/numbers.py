@@ -45,7 +45,7 @@ class Point(NamedTuple):
     evidence, se : float
         log p(X | λ, q) and its standard error; NaN where it is not known.
     by_weights : bool
-        Whether the evidence is an importance estimate, of which the standard error says all, or one by cumulants.
+        Whether the evidence is an estimate of which the standard error says all, or one by cumulants.
     """
 
     values: Float[np.ndarray, "5 m"]
@@ -242,7 +242,7 @@ def _look(model: GraphicalFlow, lam: float, q: float, num_draws: int, evidence: 
         # With as few draws as the choice itself rests on, so that the page shows what was compared.
         table = model.evidence(lam, q, exact=False, num_draws=views.num_draws_of(model))
         value, se = table.loc[0, ["log_evidence", "se"]].to_numpy(float)
-        by_weights = table.loc[0, "method"] == "importance"
+        by_weights = table.loc[0, "method"] != "cumulant"
     return seen, Point(
         values=pairs[list(FIELDS)].to_numpy(float).T,
         selections=selections,

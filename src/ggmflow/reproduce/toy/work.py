@@ -137,7 +137,7 @@ FULL = Settings(
     chain_draws=400,
     chain_warmup=500,
     chain_thin=5,
-    paper_seconds=300.0,
+    paper_seconds=120.0,
     published_size=(10, 5, 256, 30),
 )
 QUICK = FULL._replace(
