@@ -26,7 +26,7 @@ _ASSOCIATION = [
     "edge_probability",
     "p_positive",
 ]
-_FIRST = ["row", "column", *_ASSOCIATION, "mean", "sd", "median", "lower", "upper"]
+_FIRST = ["row", "column", *_ASSOCIATION, "rule_probability", "mean", "sd", "median", "lower", "upper"]
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -46,16 +46,20 @@ def entry_table(post: Posterior, level: float = 0.9, rule: str = "f1") -> pd.Dat
     -------
     DataFrame
         Columns row, column, association, association_lower, association_upper, scale ("partial correlation" or
-        "regression weight"; missing, as they are, for a diagonal entry), edge, edge_probability, p_positive, mean, sd,
-        median, lower, upper (of ω_ij), lam, q, temperature, level, rule. `attrs` as in `summary`.
+        "regression weight"; missing, as they are, for a diagonal entry), edge, edge_probability (that |association| >
+        0.1), p_positive, rule_probability (of an edge by the rule; missing if it has none), mean, sd, median, lower,
+        upper (of ω_ij), lam, q, temperature, level, rule. `attrs` as in `summary`.
     """
-    table = post.summary(level, rule=rule)
+    chosen = post.select_edges(rule, level=level if rule == "interval" else None)
+    table = post.summary(level, rule=chosen)
     names, lower, upper = list(post.names), *post.association_interval(level)
     a = pd.Index([names[k] for k in post.query]).get_indexer(table["row"].to_list())
     b = pd.Index(names).get_indexer(table["column"].to_list())
     diagonal, inside = post.query[a] == b, np.isin(b, post.query)
     table["association_lower"] = np.where(diagonal, np.nan, lower[a, b])
     table["association_upper"] = np.where(diagonal, np.nan, upper[a, b])
+    own = np.nan if chosen.probability is None else chosen.probability[a, b]
+    table["rule_probability"] = np.where(diagonal, np.nan, own)
     scale = np.where(inside, "partial correlation", "regression weight").astype(object)
     scale[diagonal] = None
     table["scale"] = scale

@@ -438,6 +438,10 @@ def test_downloads(small, page, tmp_path, button, name):
         assert (table.pop("num_draws") == num_draws).all()
         pd.testing.assert_frame_equal(table, entry_table(post, 0.9, "f1"), check_dtype=False)
         assert {"lam", "q", "temperature", "level", "rule", "scale"} <= set(table)
+        own, place = post.select_edges().probability, {name: k for k, name in enumerate(post.names)}
+        pairs = table[table["row"] != table["column"]]
+        at = [place[name] for name in pairs["row"]], [place[name] for name in pairs["column"]]
+        np.testing.assert_allclose(pairs["rule_probability"], own[at], atol=1e-9)
     else:
         graph, expected = nx.read_graphml(tmp_path / name), post.to_networkx()
         assert set(map(frozenset, graph.edges)) == set(map(frozenset, expected.edges))
