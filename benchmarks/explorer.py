@@ -129,7 +129,9 @@ def in_browser(address: str, at_rest: int, moves: int) -> tuple[list[float], lis
         page.locator(".noUi-handle").first.focus()
         for k in range(moves):
             page.keyboard.press("ArrowLeft" if k % 2 else "ArrowRight")
-            page.wait_for_function(f"moves.length == {k + 1} && moves.at(-1).changed != null", timeout=60_000, polling=250)
+            page.wait_for_function(
+                f"moves.length == {k + 1} && moves.at(-1).changed != null", timeout=60_000, polling=250
+            )
             _wait_until_at_rest(page, at_rest)
         found = page.evaluate("moves")
         browser.close()
