@@ -41,7 +41,7 @@ from ggmflow.baselines.metrics import edge_vector
 from ggmflow.baselines.nonconvex import nonconvex_precision
 from ggmflow.conditions import Ranges
 from ggmflow.data import Scatter
-from ggmflow.evidence import fit_prior, log_normalizer, prior_ranges
+from ggmflow.evidence import Prior, fit_prior, log_normalizer, prior_ranges
 from ggmflow.path import make_problem, solve_path
 from ggmflow.prior_integral import integrate_prior
 from ggmflow.reproduce.choice import cross_validation
@@ -121,6 +121,7 @@ def run_closed(report: Report) -> None:
     closed = log_wishart(n, S + lam * np.eye(15)) - log_wishart(0, lam * np.eye(15)) - 7.5 * n * np.log(2 * np.pi)
     report.add("closed", "|evidence − closed form|", abs(row.log_evidence - closed), row.se, bar="≤ 0.01", digits=".4f")
     prior = fit_prior(15, 15, prior_ranges(model._ranges._replace(lam=TOY_RANGE, q=(0.25, 1.25))))
+    assert isinstance(prior, Prior)
     values = []
     for k, at in enumerate((0.5, 2.0, 8.0)):
         condition = prior.ranges.condition(at, 1.0, 1.0)
