@@ -475,8 +475,9 @@ def test_options_of_report(fitted, tmp_path, stand_in):
 def test_explore_serves_until_it_is_stopped(fitted, stand_in):
     asked = {}
 
-    def serve(model, *, port=5006, open_browser=True, on_ready=None):
+    def serve(model, *, port=5006, open_browser=True, on_begin=None, on_ready=None):
         asked.update(port=port, open_browser=open_browser)
+        on_begin()
         on_ready(f"http://localhost:{port}")
         raise KeyboardInterrupt
 

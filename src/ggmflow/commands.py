@@ -148,9 +148,11 @@ def explore(run: Path, port: int, browser: bool) -> None:
     def ready(*_: Any) -> None:
         Console(highlight=False).print(f"Explorer at http://localhost:{port}   Ctrl-C ends it.", soft_wrap=True)
 
-    Console(stderr=True, highlight=False).print("Computing the evidence over λ and q …", style="dim")
+    def begin() -> None:
+        Console(stderr=True, highlight=False).print("Computing the evidence over λ and q …", style="dim")
+
     try:
-        serve(model, port=port, open_browser=browser, on_ready=ready)
+        serve(model, port=port, open_browser=browser, on_begin=begin, on_ready=ready)
     except KeyboardInterrupt:
         pass  # the way to end it
     except OSError as error:

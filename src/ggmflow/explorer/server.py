@@ -45,6 +45,7 @@ def serve(
     port: int = 5006,
     open_browser: bool = True,
     evidence: bool = True,
+    on_begin: Callable[[], None] = lambda: None,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve the explorer on this machine until Ctrl-C.
@@ -59,6 +60,8 @@ def serve(
         Whether to open a page.
     evidence
         Whether to compute the evidence surface first; the first time for a number of variables that takes a while.
+    on_begin
+        Called when the port is ours and the computing begins.
     on_ready
         Called with the address when the server answers.
 
@@ -71,6 +74,7 @@ def serve(
     with asyncio.Runner() as runner, _closed_pages_are_no_news():
         server, address = runner.run(_listen(lambda doc: make_document(doc, known[0]), port))
         try:
+            on_begin()
             # Not within the loop: there Ctrl-C would have to wait for its end.
             known.append(prepare(model, evidence=evidence))
             runner.run(_answer(server, address, open_browser, on_ready))
