@@ -30,7 +30,7 @@ from ggmflow.conditions import Q_LIMITS, Choice, Ranges
 from ggmflow.data import Scatter
 from ggmflow.flow.build import MatrixFlow, untrained_flow
 from ggmflow.model_file import arrays_of_flow, fill_flow
-from ggmflow.prior_integral import NUM_PARTS, VERSION, PriorIntegral, integrate_prior
+from ggmflow.prior_integral import NUM_PARTS, VERSION, PriorIntegral, integrate_prior, nodes
 from ggmflow.progress import counting_bar, training_bar
 from ggmflow.sampling import FlowSource
 from ggmflow.source import Draws
@@ -181,7 +181,9 @@ def _read_or_integrate(n_features: int, n_query: int, ranges: Ranges, progress: 
     path = _prior_path(n_features, n_query, ranges, f"integral{VERSION}")
     if path is not None and path.exists():
         try:
-            return LargePrior(PriorIntegral(n_features, n_query, ranges, io.read(path)[1]["h"]))
+            h = io.read(path)[1]["h"]
+            if h.ndim == 3 and h.shape[1:] == nodes(n_features, ranges)[1].shape:
+                return LargePrior(PriorIntegral(n_features, n_query, ranges, h))
         except (io.ModelFileError, KeyError, ValueError, OSError):
             pass  # of another version, or damaged: again
     with compilation_cache_enabled(), counting_bar(progress, "prior", NUM_PARTS) as report:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.interpolate import BarycentricInterpolator, CubicSpline
+from scipy.interpolate import CubicSpline, KroghInterpolator
 from scipy.special import gammaln
 
 from ggmflow import gibbs
@@ -81,7 +81,7 @@ def _at(qs: Float[np.ndarray, " q"], areas: Float[np.ndarray, "q ..."], q: float
     """Areas between the q for which they are known."""
     if len(qs) == 1:
         return areas[0]
-    return np.exp(BarycentricInterpolator(np.log(qs), np.log(areas))(np.log(q)))
+    return np.exp(KroghInterpolator(np.log(qs), np.log(areas))(np.log(q)))
 
 
 def _areas(x: Float[np.ndarray, " k"], h: Float[np.ndarray, "b k"], end: float) -> Float[np.ndarray, " b"]:

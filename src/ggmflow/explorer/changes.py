@@ -1,9 +1,9 @@
 """What a move changes on the page: collected, sent as one message, and set there at once.
 
-Bokeh alone sends a message for every property that changes, some sixty for a move, and lays out the whole page anew for
-every text. Here panels say what should be shown; what is new of it goes to the browser as one JSON text, and a short
-script sets it without telling the server, which knows already. Properties that a person changes on the page (sliders,
-selections) are none of these: they stay Bokeh's.
+Bokeh alone sends a message for every property that changes, 122 frames of the websocket for a move at 30 variables, and
+lays out the whole page anew for every text. Here panels say what should be shown; what is new of it goes to the browser
+as one JSON text, and a short script sets it without telling the server, which knows already. Properties that a person
+changes on the page (sliders, selections) are none of these: they stay Bokeh's.
 """
 
 # Bokeh's own annotations are narrower than what it accepts.
