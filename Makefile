@@ -2,14 +2,20 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+OLDEST := .venv-oldest
+OLDEST_TESTS := $(addprefix tests/test_, data.py missing.py target.py cache.py train.py weights.py estimator.py)
 
-.PHONY: demo test lint type docs check clean benchmark-exact benchmark-glasso
+.PHONY: demo test test-oldest lint type docs check clean benchmark-exact benchmark-glasso
 
 demo: $(VENV)/.installed
 	$(BIN)/ggmflow demo
 
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# The rooms that lean most on JAX, NumPy, pandas and scikit-learn, with the oldest versions of them that we allow.
+test-oldest: $(OLDEST)/.installed
+	$(OLDEST)/bin/python -m pytest -n 2 $(OLDEST_TESTS) -k 'not test_estimator or check_dtype_object or check_n_features_in'
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
@@ -39,7 +45,13 @@ $(VENV)/.installed-%: pyproject.toml $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
+$(OLDEST)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(OLDEST) || { rm -rf $(OLDEST); exit 1; }
+	$(PYTHON) -m tests.oldest > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(OLDEST)/constraints.txt --editable . 'pytest==8.3.*' 'pytest-xdist>=3.6' polars
+	@touch $@
+
 .SECONDARY:
 
 clean:
-	rm -rf $(VENV) demo site .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(OLDEST) demo site .pytest_cache .ruff_cache

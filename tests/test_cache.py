@@ -4,6 +4,7 @@ import stat
 import sys
 from pathlib import Path
 
+import filelock
 import jax
 import jax.numpy as jnp
 import pytest
@@ -128,3 +129,19 @@ def test_lies_in_the_users_cache_directory(monkeypatch):
     assert cache_directory() == Path("/local/ggmflow/xla")
     monkeypatch.setenv("GGMFLOW_CACHE", "~/mine")
     assert cache_directory() == home / "mine"
+
+
+def test_what_a_killed_process_left_half_written_is_removed_once(directory):
+    """JAX would warn of it at every use, and never write it again."""
+    with compilation_cache_enabled():
+        compile_something(4.25)
+    whole = files(directory)
+    half = directory / "jit_f-0123-cache"
+    half.write_bytes(b"half a program")
+    with filelock.FileLock(directory / ".lockfile"):
+        cache._remove_incomplete.cache_clear()
+        with compilation_cache_enabled():
+            assert half.exists()  # somebody may be writing it
+    cache._remove_incomplete.cache_clear()
+    with compilation_cache_enabled():
+        assert files(directory) == whole

@@ -23,6 +23,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ggmflow
+from ggmflow import io
 from ggmflow.cli import app
 from tests import models
 
@@ -160,6 +161,9 @@ BAD_OPTIONS = {
     "wrong delimiter": (["--delimiter", ";"], "separated by commas, not semicolons: .*--delimiter ','"),
     "long delimiter": (["--delimiter", "::"], "one character"),
     "seed": (["--seed", "4294967296"], "--seed must be below"),
+    "steps": (["--steps", "99999999999999999999"], "Invalid value for '--steps'"),
+    "tiny": (["--lam", "1e-300"], r"lam must lie between 1e-30 and 1e\+30"),
+    "too cold": (["--temperature", "1e-300,1"], "temperature must be at least 1e-12"),
     "both": (["--resume", "--force"], "give one of them"),
 }
 
@@ -273,6 +277,21 @@ def test_a_condition_outside_the_ranges_is_named(command, fitted):
 
 def test_a_level_outside_is_named(fitted):
     refused(["summary", fitted[0], "--level", "90"], "--level must lie between 0 and 1")
+
+
+@pytest.mark.parametrize("command", COMMANDS[:2] + COMMANDS[3:], ids=lambda command: command[0])
+def test_a_model_whose_draws_are_no_numbers_is_one_line(command, fitted, tmp_path):
+    """A whole file, with checksums that are right, in which somebody has put NaN for every number of the flow."""
+    shutil.copytree(fitted[0], tmp_path / "run")
+    header, arrays = io.read(tmp_path / "run" / "model.ggmflow")
+    for name, array in arrays.items():
+        if name.startswith("flow") and array.dtype == np.float32:
+            arrays[name] = array * np.nan
+    io.write(tmp_path / "run" / "model.ggmflow", header, arrays)
+    name, *more = command
+    result = run(app, [name, str(tmp_path / "run"), *more])
+    assert result.exit_code == 2 and isinstance(result.exception, SystemExit), result.exception
+    assert result.stderr.splitlines()[-1].startswith("Error: ")
 
 
 def test_names_are_only_text(untrained, tmp_path):

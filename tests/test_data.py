@@ -4,6 +4,7 @@ import subprocess
 import sys
 from decimal import Decimal
 
+import jax
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -402,6 +403,7 @@ BAD_DATA = {
     "series": (FRAME["a"], ValueError, "got 1D"),
     "3-D": (np.zeros((2, 2, 2)), ValueError, "got 3D"),
     "ragged": ([[1, 2], [3]], ValueError, "rows of X differ in length"),
+    "a random key": (jax.random.key(0), TypeError, "X must be a table of numbers: .*PRNGKey"),
     "sparse": (sparse.csr_array(SMALL), ValueError, r"sparse matrix.*toarray\(\)"),
 }
 
@@ -429,6 +431,14 @@ BAD_OPTIONS = {
     "inf stays an error": ({"missing": "em"}, [[1, NAN], [2, np.inf]], "column 'x1', row 1 is inf"),
     "one observed": ({"missing": "em"}, [[1, NAN], [2, 4], [3, NAN]], r"'x1' is constant \(always 4\)"),
     "constant after drop": ({"missing": "drop"}, [[1, 2], [NAN, 3], [2, 2]], "column 'x1' is constant"),
+    "standardize": ({"standardize": "no"}, SMALL, "standardize must be True or False, got 'no'"),
+    "missing as a table": ({"missing": FRAME}, SMALL, "unknown missing="),
+    "transform as a table": ({"transform": FRAME}, SMALL, "unknown transform"),
+    "names as a number": ({"names": 5}, SMALL, "names must be a sequence of column names, got 5"),
+    "names as an array of none": ({"names": np.array(5)}, SMALL, "names must be a sequence of column names"),
+    "drop as a number": ({"drop": 5}, SMALL, "drop must be a sequence of column names, got 5"),
+    "delimiter as a number": ({"delimiter": 5}, SMALL, "delimiter must be one character.*got 5"),
+    "decimal as a number": ({"decimal": 5}, SMALL, "decimal must be"),
     "overflow": ({"standardize": False}, SMALL * 1e200, r"entry \('x0', 'x0'\) = inf.*standardize"),
 }
 
@@ -461,6 +471,7 @@ BAD_CSV = {
     "same names": (b"a, a\n1,2\n3,5\n", "these repeat: 'a'"),
     "text": (b"a,b\n1,2\n3,low\n", "column 'b', line 3: could not convert string to float: 'low'"),
     "inf": (b"a,b\n1,2\n3,-Inf\n", "column 'b', line 3 is -inf"),
+    "a label that Python takes for a number": (b"a,b\n1,2\n3,1_2\n", "column 'b', line 3: could not convert.*'1_2'"),
     "not UTF-8": ("a,b\n1,2\n3,5\n".encode("utf-16"), "not a CSV file in UTF-8: it seems to be in UTF-16"),
     "binary": (b"\x89\xff\xfe\x00", "not a CSV file in UTF-8: .*decode"),
     "oversized field": (b"a,b\n" + b"1" * 200_000 + b",2\n", "not a CSV file in UTF-8: field larger"),
@@ -547,6 +558,8 @@ def test_missing_file_and_directory(tmp_path):
         Scatter.from_data("nowhere.csv")
     with pytest.raises(ValueError, match="is a directory"):
         Scatter.from_data(tmp_path)
+    with pytest.raises(ValueError, match=r"'a,b\\n1,2.*…' cannot be the name of a file"):
+        Scatter.from_data("a,b\n" + 1000 * "1,2\n")  # the text of a table instead of its path
 
 
 ASYMMETRIC = [[1.0, 0.5], [0.2, 1.0]]

@@ -153,9 +153,14 @@ WRONG = [
     *({"lam": value} for value in ("big", "1", 0, -1.0, np.nan, np.inf, True, None, (8, 0.5), (1, 2, 3), (0, 1))),
     *({"q": value} for value in (0, 0.01, 5.0, (0.01, 1), (0.5, 9), "1", (1.25, 0.25), np.nan)),
     *({"temperature": value} for value in (0, -1, (0, 1), "cold", (1, 0.1), np.nan)),
-    *({"steps": value} for value in (0, -5, 2.5, True, "many")),
-    *({"batch_size": value} for value in (0, 1, 2.5, True, "big")),
+    *({"lam": value} for value in (1e-300, 1e300, (1e-300, 1e300), np.array(2.0), np.ones((2, 2)))),
+    *({"temperature": value} for value in (1e-300, (1e-20, 1.0))),
+    *({"steps": value} for value in (0, -5, 2.5, True, "many", 10**30)),
+    *({"batch_size": value} for value in (0, 1, 2.5, True, "big", 10**30)),
+    *({"random_state": value} for value in (-1, 1.5, True, "seed", np.nan, [1, 2])),
+    {"standardize": "no"},
     {"architecture": "transformer"},
+    {"architecture": np.eye(2)},
     {"missing": "ignore"},
     {"transform": "log"},
     {"architecture": "paper", "temperature": (2.0, 3.0)},
@@ -429,6 +434,8 @@ def test_score_checks_its_columns(model, untrained, tmp_path):
     unnamed = quick(lam=2.0).fit(TABLE.to_numpy())
     with pytest.raises(ValueError, match="X has 3 features, but GraphicalFlow is expecting 4 features"):
         unnamed.score(TABLE.to_numpy()[:, :3])
+    with pytest.raises(TypeError, match="not dict"):
+        full.score({"a": [1.0]})
     path = tmp_path / "new.csv"
     TABLE[["d", "c", "b", "a"]].to_csv(path, index=False)
     assert full.score(path) == pytest.approx(full.score(TABLE))  # a file's columns are found by name

@@ -1,6 +1,8 @@
 """Evidence against brute force, its pieces against closed forms, and what it chooses."""
 
 from contextlib import nullcontext
+from functools import partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -206,8 +208,15 @@ def test_what_is_refused(model, untrained):
     for ask in (lambda: full.evidence(lam=100.0), lambda: full.select(lam=100.0), lambda: full.select(100.0, 1.0)):
         with pytest.raises(ValueError, match="lam=100 is outside the fitted range"):
             ask()
-    with pytest.raises(ValueError, match="needs temperature=1"):
-        full.posterior(average=True, temperature=0.5)
+    for temperature in (0.5, np.ones(2), "1"):
+        with pytest.raises(ValueError, match="needs temperature=1"):
+            full.posterior(average=True, temperature=temperature)
+    for name, wrong in product(("lam", "q"), ("x", [], [[1.0], [1.0, 2.0]], np.ones((2, 2)))):
+        for ask in (full.evidence, partial(full.posterior, average=True)):
+            with pytest.raises(ValueError, match=f"{name} must be a number"):
+                ask(**{name: wrong})
+    with pytest.raises(ValueError, match="num_draws"):
+        full.evidence(2.0, 1.0, num_draws=0)
     cold = quick(temperature=(0.01, 0.1)).fit(TABLE)
     for ask in (
         cold.evidence,

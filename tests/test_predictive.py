@@ -433,6 +433,7 @@ def test_an_ordinal_column_is_predicted_by_its_probabilities():
         ({"a": "tall"}, ValueError, "column 'a', row 0: could not convert"),
         ({"a": {}}, TypeError, "column 'a', row 0"),
         ({"a": np.inf}, ValueError, "column 'a', row 0 is inf: give finite values"),
+        ({"a": 1e300}, ValueError, r"'a' = 1e\+300 is \S+ standard deviations from its mean, too far"),
         ({"a": [1.0, 2.0], "b": [1.0, 2.0, 3.0]}, ValueError, "'a' has 2 values, another variable 3"),
         ({"a": [[1.0, 2.0]]}, TypeError, "column 'a', row 0"),
         ({"a": 1j}, ValueError, "Complex"),

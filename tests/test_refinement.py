@@ -58,8 +58,10 @@ def test_the_same_seed_gives_the_same_chains(model):
 
 @pytest.mark.parametrize("wrong", [0, -1, 2.5, True])
 def test_wrong_counts(model, wrong):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="sweeps must be a whole number"):
         model("full").posterior(2.0, 0.5).refine(wrong)
+    with pytest.raises(ValueError, match="num_chains must be a whole number"):
+        model("full").posterior(2.0, 0.5).refine(num_chains=wrong)
 
 
 def test_no_data_is_a_scatter_too():

@@ -237,7 +237,7 @@ def crash_at(monkeypatch, count):
     def wrapped(name):
         def call(path, *args, **kwargs):
             if len(calls) >= count:
-                if name == "replace" and not calls[count:]:
+                if name == "replace" and not calls[count:] and Path(path).name.startswith(io.TEMPORARY):
                     Path(path).write_bytes(Path(path).read_bytes()[:10])
                 calls.append(name)
                 if name == "remove":  # a dead process tidies up nothing
@@ -262,7 +262,7 @@ def check_consistent(run):
         if (run / name).exists():
             io.read(run / name)
     if status == "finished":
-        load_run(run)
+        assert load_run(run).lam == read_record(run)["parameters"]["lam"]
     else:
         with pytest.raises(RunError, match=rf"is not finished: go on with `{COMMAND} --resume`"):
             load_run(run)
@@ -290,6 +290,8 @@ def test_a_crash_at_any_change_of_the_disk_can_be_resumed(untrained, monkeypatch
             with contextlib.suppress(Killed):
                 fit(run, table, **options)
         check_consistent(run)
+        if before == "a finished run":  # the old one or the new one, never neither
+            assert read_record(run)["status"] == "finished"
         if len(calls) <= count:
             break
         if before == "nothing" or count:  # at count 0 the old run is untouched, and still another fit
@@ -320,6 +322,71 @@ def test_an_unfinished_run_asks_what_to_do(untrained, monkeypatch, table, tmp_pa
     with pytest.raises(RunError, match="not finished: go on with --resume, or begin anew with --force"):
         fit(run, table)
     fit(run, table, resume=True)
+    assert read_record(run)["status"] == "finished"
+
+
+def test_a_finished_fit_stays_until_another_one_is_finished(untrained, monkeypatch, table, tmp_path):
+    run = tmp_path / "run"
+    fit(run, table, lam=3.0)
+    before = {name: (run / name).read_bytes() for name in (RECORD, MODEL, EDGES, README)}
+    with monkeypatch.context() as patch:
+        patch.setattr("ggmflow.run.edge_table", lambda table: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            fit(run, table, force=True)
+    assert files_of(run) == FINISHED | {".next"} and load_run(run).lam == 3.0
+    assert {name: (run / name).read_bytes() for name in before} == before
+    with pytest.raises(RunError, match="not finished: go on with --resume, or begin anew with --force"):
+        fit(run, table)
+    with pytest.raises(RunError, match=r"holds another fit, lam was 2\.0 and is 5\.0"):
+        fit(run, table, lam=5.0, resume=True)
+    assert fit(run, table, lam=3.0, resume=True).lam == 3.0  # that one is finished
+    (run / ".next" / RECORD).write_bytes(b"noise")
+    assert load_run(run).lam == 3.0
+    fit(run, table, force=True)
+    assert load_run(run).lam == 2.0 and files_of(run) == FINISHED
+
+
+def interrupted_before_it_settles(run, table, monkeypatch):
+    """A finished fit, and beside it another one that is finished too but was killed before it took its place."""
+    fit(run, table, lam=3.0)
+    with monkeypatch.context() as patch:
+        patch.setattr("ggmflow.run._settle", lambda path: None)
+        fit(run, table, force=True)
+
+
+def test_whoever_comes_after_a_kill_lets_the_new_fit_take_its_place(untrained, monkeypatch, table, tmp_path):
+    run = tmp_path / "run"
+    interrupted_before_it_settles(run, table, monkeypatch)
+    assert files_of(run) == FINISHED | {".next"}
+    assert load_run(run).lam == 2.0 and files_of(run) == FINISHED
+
+
+def test_nothing_is_moved_while_another_process_has_the_lock(untrained, monkeypatch, table, tmp_path):
+    run = tmp_path / "run"
+    interrupted_before_it_settles(run, table, monkeypatch)
+    with filelock.FileLock(run / ".lock"):
+        assert load_run(run).lam == 3.0 and files_of(run) == FINISHED | {".next"}
+    assert load_run(run).lam == 2.0
+
+
+def test_a_link_in_the_run_of_someone_else_takes_nothing_away(untrained, table, tmp_path):
+    mine, received = tmp_path / "mine", tmp_path / "received"
+    fit(mine, table)
+    fit(received, table, lam=3.0)
+    (received / ".next").symlink_to(mine, target_is_directory=True)
+    assert load_run(received).lam == 3.0 and files_of(mine) == FINISHED
+    fit(received, table, lam=4.0, force=True)
+    assert load_run(received).lam == 4.0 and load_run(mine).lam == 2.0 and files_of(mine) == FINISHED
+
+
+def test_a_fit_refused_for_want_of_memory_does_not_block_a_smaller_one(untrained, monkeypatch, table, tmp_path):
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr("ggmflow.memory.available", lambda: 1000)
+        with pytest.raises(MemoryError, match="query"):
+            fit(run, table)
+    assert read_record(run)["status"] == "failed"
+    fit(run, table, query=["a"])
     assert read_record(run)["status"] == "finished"
 
 

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from paramax import NonTrainable
 
 from ggmflow import io, train
 from ggmflow.train import (
@@ -20,36 +19,17 @@ from ggmflow.train import (
     default_settings,
     draw_conditions,
 )
+from tests.toy import Toy, toy_loss, toy_noise
 
 KEY = jax.random.key(7)
 LOW, HIGH = np.array([-1.0, 0.25, np.log(0.01)]), np.array([2.0, 1.25, 0.0])
 COOLING = (5.0, 0.01, 100)
 
 
-class Toy(eqx.Module):
-    """q = N(mean, 1) for the target N(3 + log T, 1); q above `poison` makes a step's gradient NaN."""
-
-    mean: jax.Array
-    poison: NonTrainable
-    step_size: NonTrainable  # 0: nothing to learn
-
-    def __init__(self, poison=np.inf, step_size=1.0):
-        self.mean = jnp.zeros(2)
-        self.poison, self.step_size = NonTrainable(jnp.float32(poison)), NonTrainable(jnp.float32(step_size))
-
-
-def toy_loss(flow, key, conditions, num_draws):
-    mean = flow.mean * flow.step_size.tree
-    z = jax.random.normal(key, (len(conditions), num_draws))
-    x = z + mean.sum()
-    log_ratio = 0.5 * (x - 3 - conditions[:, 2:]) ** 2 - 0.5 * z**2
-    factor = jnp.where(jnp.max(conditions[:, 1]) > flow.poison.tree, jnp.nan, 1.0)
-    return factor * jnp.mean(log_ratio), jax.lax.stop_gradient(log_ratio)
-
-
 @pytest.fixture(autouse=True)
 def toy(monkeypatch):
     # The compiled chunk is kept by the structure of the flow, so it never meets the real loss.
+    monkeypatch.setattr(train, "draw_noise", toy_noise)
     monkeypatch.setattr(train, "flow_loss", toy_loss)
 
 
@@ -386,13 +366,22 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_training(tmp_path, mon
         assert run(checkpoint=tmp_path / "c.ckpt").status == "finished"
 
 
-def test_an_interrupt_while_compiling_waits(monkeypatch):
-    """JAX crashes if a signal handler raises inside its compiler."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_while_compiling_waits(number):
+    """JAX crashes if a signal handler raises inside its compiler; SIGTERM has one in the command line."""
     before, reached = signal.getsignal(signal.SIGINT), []
-    with pytest.raises(KeyboardInterrupt, match="while compiling"), train._interrupt_later():
-        signal.raise_signal(signal.SIGINT)
-        reached.append(True)
-    assert reached and signal.getsignal(signal.SIGINT) is before
+    default = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), train._interrupt_later():
+            signal.raise_signal(number)
+            reached.append(True)
+        assert reached and signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGTERM, default)
+    with train._interrupt_later():
+        assert signal.getsignal(signal.SIGTERM) is default  # what ends the process at once still does
+    assert signal.getsignal(signal.SIGINT) is before
     with pytest.raises(ValueError), train._interrupt_later():
         raise ValueError
     assert signal.getsignal(signal.SIGINT) is before

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from ggmflow.data import Scatter
     from ggmflow.differences import compare
     from ggmflow.estimator import GraphicalFlow, RangeWarning
+    from ggmflow.many import FitsFailed, fit_many
     from ggmflow.posterior import PoorFitWarning, Posterior
     from ggmflow.report import write_report
     from ggmflow.run import load_run
@@ -23,6 +24,8 @@ __all__ = [
     "Posterior",
     "PoorFitWarning",
     "RangeWarning",
+    "fit_many",
+    "FitsFailed",
     "load_run",
     "compare",
     "target",
@@ -42,6 +45,8 @@ _ROOMS = {
     "RangeWarning": "estimator",
     "Posterior": "posterior",
     "PoorFitWarning": "posterior",
+    "fit_many": "many",
+    "FitsFailed": "many",
     "load_run": "run",
     "compare": "differences",
     "write_report": "report",

@@ -1,15 +1,19 @@
 """Compiled programs kept between processes, so that the second fit of a shape starts at once.
 
 They lie in the user's cache directory, `~/.cache/ggmflow/xla`, or where the environment variable GGMFLOW_CACHE says
-("off": nowhere). JAX is told of it only while a block runs; a cache the user has configured is left alone.
+("off": nowhere). JAX is told of it only while a block runs; a cache the user has configured is left alone, and a
+directory that everybody may write to is not used.
 """
 
 import os
+import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
+import filelock
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
@@ -36,6 +40,14 @@ def cache_directory() -> Path | None:
     return base / "ggmflow" / "xla"
 
 
+def _others_may_write(directory: Path) -> bool:
+    """Whether anybody could have put programs here: compiled programs are code, and would be run."""
+    if sys.platform == "win32":  # where permissions are told otherwise
+        return False
+    found = directory.stat()
+    return bool(found.st_mode & stat.S_IWOTH) or found.st_uid not in (0, os.geteuid())
+
+
 @contextmanager
 def compilation_cache_enabled() -> Iterator[None]:
     """Let JAX keep what it compiles inside the block; afterwards its settings are as before."""
@@ -44,11 +56,14 @@ def compilation_cache_enabled() -> Iterator[None]:
         yield
         return
     try:
-        # Compiled programs are code: nobody else may write here.
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        usable = not _others_may_write(directory)
     except OSError:  # a read-only home costs time, nothing else
+        usable = False
+    if not usable:
         yield
         return
+    _remove_incomplete(directory)
     before = {name: getattr(jax.config, name) for name in _OPTIONS}
     try:
         for name, value in {**_OPTIONS, _DIRECTORY: str(directory)}.items():
@@ -59,3 +74,18 @@ def compilation_cache_enabled() -> Iterator[None]:
         for name, value in {**before, _DIRECTORY: None}.items():
             jax.config.update(name, value)
         compilation_cache.reset_cache()
+
+
+@cache  # once for a process
+def _remove_incomplete(directory: Path) -> None:
+    """Remove what a process left that was killed, or found the disk full, while JAX wrote.
+
+    JAX would complain of half a program each time it is asked for, and not replace it. A file with the date of use is
+    written last: what has none is not complete, unless someone is writing it now, who has the lock.
+    """
+    lock = filelock.FileLock(directory / ".lockfile")
+    with suppress(filelock.Timeout, OSError), lock.acquire(blocking=False):
+        # Where no date was ever kept, other programs of JAX have filled the directory.
+        for program in directory.glob("*-cache") if any(directory.glob("*-atime")) else ():
+            if not program.with_name(f"{program.name.removesuffix('-cache')}-atime").exists():
+                program.unlink(missing_ok=True)

@@ -44,6 +44,9 @@ def _one_line() -> Iterator[None]:
         told = f" (see {context.command_path} --help)" if context else ""
         typer.secho(f"Error: {' '.join(message.split()).rstrip('.')}{told}", err=True, fg="red")
         raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        typer.secho("Interrupted.", err=True, fg="yellow")
+        raise typer.Exit(130) from None
 
 
 app = typer.Typer(
@@ -164,7 +167,11 @@ def fit(
     steps: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Training steps; default: by number of variables.", rich_help_panel=_MODEL, show_default=False
+            min=1,
+            max=10**8,
+            help="Training steps; default: by number of variables.",
+            rich_help_panel=_MODEL,
+            show_default=False,
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.", rich_help_panel=_MODEL)] = 0,
@@ -286,7 +293,7 @@ def demo(
     n_features: Annotated[int, typer.Option(min=2, help="Number of variables d.")] = 15,
     n_samples: Annotated[int, typer.Option(min=2, help="Number of rows n.")] = 15,
     steps: Annotated[
-        int | None, typer.Option(min=1, help="Training steps; default: from d.", show_default=False)
+        int | None, typer.Option(min=1, max=10**8, help="Training steps; default: from d.", show_default=False)
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.")] = 1,
 ) -> None:
@@ -299,7 +306,7 @@ def demo(
 @app.command(
     rich_help_panel=_TRY,
     epilog=_examples(
-        "ggmflow reproduce toy --quick", "ggmflow reproduce edges    (an hour; goes on where it was stopped)"
+        "ggmflow reproduce toy --quick", "ggmflow reproduce edges    (two hours; goes on where it was stopped)"
     ),
 )
 def reproduce(

@@ -27,6 +27,10 @@ from ggmflow.export import FORMATS, describe, edge_table, entry_table, records, 
 from ggmflow.export import export as write_export
 from ggmflow.posterior import PoorFitWarning, Posterior
 from ggmflow.run import REPORT, RunError, describe_file, fit_run, load_run, locked, read_record
+from ggmflow.source import DrawsError
+
+# What numbers can come to, however right the program is: data and ranges that single precision cannot hold.
+_NUMERIC = (FloatingPointError, DrawsError)
 
 
 def fit(
@@ -84,13 +88,14 @@ def fit(
             _check(find_ranges(**asked, scatter=scatter, query=positions))
             about = describe_file(data) | how
         try:
-            with _mistakes(RunError, OSError, FloatingPointError):
+            with _mistakes(RunError, OSError, *_NUMERIC):
                 model = fit_run(model, scatter, output, about, command, resume=resume, force=force)
         except KeyboardInterrupt:
             _line(f"Interrupted. To go on: {command} --resume")
             raise typer.Exit(130) from None
-        record, post = read_record(output), model.posterior()
-        table = entry_table(post)
+        with _mistakes(*_NUMERIC):
+            record, post = read_record(output), model.posterior()
+            table = entry_table(post)
     _tell(notes)
     if as_json:
         _print_json(output, record, post, table, top=None)
@@ -118,7 +123,7 @@ def summary(
 ) -> None:
     """Show what was found."""
     record, _, post = _open(run, lam, q, level, refine)
-    with _notes() as notes:
+    with _notes() as notes, _mistakes(*_NUMERIC):
         table = entry_table(post, level, rule)
     _tell(notes)
     if as_json:
@@ -132,7 +137,7 @@ def report(run: Path, output: Path | None, lam: float | None, q: float | None) -
     from ggmflow.report import write_report
 
     path = run / REPORT if output is None else output
-    with _notes() as notes, _mistakes(RunError, OSError), _place(run, output):
+    with _notes() as notes, _mistakes(RunError, OSError, *_NUMERIC), _place(run, output):
         record, model, _ = _open(run, lam, q)
         write_report(model, path, data_name=_data_name(record), reading=_reading(record), lam=lam, q=q)
     _tell(notes)
@@ -155,6 +160,8 @@ def explore(run: Path, port: int, browser: bool) -> None:
         serve(model, port=port, open_browser=browser, on_begin=begin, on_ready=ready)
     except KeyboardInterrupt:
         pass  # the way to end it
+    except _NUMERIC as error:
+        _stop(str(error))
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             _stop(f"port {port} is in use: try --port {_free_port(port)}")
@@ -173,7 +180,7 @@ def export(
 ) -> None:
     """Write one file for other programs."""
     path = run / FORMATS[format][0] if output is None else output
-    with _notes() as notes, _mistakes(ImportError, ValueError, RunError, OSError), _place(run, output):
+    with _notes() as notes, _mistakes(ImportError, ValueError, RunError, OSError, *_NUMERIC), _place(run, output):
         _, _, post = _open(run, lam, q, level, refine)
         write_export(post, path, format, level=level, rule=rule)
     _tell(notes)
@@ -184,7 +191,7 @@ def demo(output: Path, n_features: int, n_samples: int, steps: int | None, seed:
     """Show on simulated data what this package does."""
     from ggmflow.demo import run_demo
 
-    with _mistakes(OSError, FloatingPointError):
+    with _mistakes(OSError, *_NUMERIC):
         output.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=output):
             pass  # fail before the work, not after it
@@ -195,10 +202,11 @@ def reproduce(experiment: str, directory: Path, quick: bool, command: str) -> No
     """Do an experiment of the paper, or what is left of it."""
     from ggmflow.reproduce import reproduce
 
-    console = Console(stderr=True, highlight=False)
+    console, begun = Console(stderr=True, highlight=False), []
 
     def tell(name: str, seconds: float | None) -> None:
         if seconds is None:
+            begun.append(name)
             console.print(f"  {name} …", end="\r" if console.is_terminal else "\n")
         else:
             console.print(f"[green]✓[/green] {name}  [dim]{_duration(seconds)}[/dim]")
@@ -209,6 +217,8 @@ def reproduce(experiment: str, directory: Path, quick: bool, command: str) -> No
         except KeyboardInterrupt:
             _line("Stopped. What was finished is kept: the same command goes on from there.")
             raise typer.Exit(130) from None
+    if not begun:
+        _line(f"Nothing was left to do in {directory / experiment}: to make it anew, give another directory with -o.")
     for path in [directory / experiment / f"{name}.csv" for name in tables] + figures:
         _print_written(path)
 
@@ -248,10 +258,10 @@ def _open(
         _stop(f"--level must lie between 0 and 1, such as 0.9; got {level:g}")
     with _mistakes(RunError, OSError):
         record, model = read_record(run), load_run(run)
-    with _mistakes(ValueError):  # outside the fitted ranges; nothing is drawn yet
+    with _mistakes(ValueError, *_NUMERIC):  # outside the fitted ranges; nothing is drawn yet
         post = model.posterior(lam, q)
     if refine:
-        with Console(stderr=True).status("Exact chains, 50 sweeps …"):
+        with _mistakes(ValueError, *_NUMERIC), Console(stderr=True).status("Exact chains, 50 sweeps …"):
             post = post.refine()
     return record, model, post
 
@@ -290,6 +300,8 @@ def _mistakes(*kinds: type[Exception]) -> Iterator[None]:
     """Exceptions that come from what the user gave: one line, exit code 2. Others are our mistakes, with traceback."""
     try:
         yield
+    except MemoryError as error:
+        _stop(_as_options(str(error)) or "there is not enough memory")
     except kinds as error:
         if isinstance(error, OSError):
             _stop(f"cannot use {error.filename or 'a file'}: {error.strerror or error}")

@@ -16,6 +16,8 @@ from ggmflow.precision import shrunk_precision
 _Pair = tuple[float, float]
 # τ was trained for exponents in this range.
 Q_LIMITS = (0.1, 2.0)
+# The flow works in single precision, whose numbers end at 1e±38.
+LAM_LIMITS, COLDEST = (1e-30, 1e30), 1e-12
 _BELOW, _ABOVE = 10, 5  # factors that an automatic range of λ goes beyond a guess, which is rather too large
 
 
@@ -85,12 +87,31 @@ def find_ranges(lam: Any, q: Any, temperature: Any, scatter: Scatter, query: Int
             raise ValueError(f"lam must be 'auto', a positive number or (low, high), got {lam!r}")
         centre = likely_lam(scatter, query)
         lam = (centre / _BELOW, centre * _ABOVE)
+        if not LAM_LIMITS[0] <= lam[0] <= lam[1] <= LAM_LIMITS[1]:
+            raise ValueError(
+                f"λ would be about {centre:.1g}, too far from 1 for single precision: standardize the data"
+            )
     ranges = Ranges(_pair("lam", lam), _pair("q", q), _pair("temperature", temperature))
+    if ranges.lam[0] < LAM_LIMITS[0] or ranges.lam[1] > LAM_LIMITS[1]:
+        raise ValueError(f"lam must lie between {LAM_LIMITS[0]:g} and {LAM_LIMITS[1]:g}, got {lam!r}")
     if ranges.q[0] < Q_LIMITS[0] or ranges.q[1] > Q_LIMITS[1]:
         raise ValueError(f"q must lie between {Q_LIMITS[0]:g} and {Q_LIMITS[1]:g}, got {q!r}")
     if ranges.temperature[1] > 1:
         raise ValueError(f"temperature must not exceed 1, which is the posterior, got {temperature!r}")
+    if ranges.temperature[0] < COLDEST:
+        raise ValueError(f"temperature must be at least {COLDEST:g}, where only the mode is left, got {temperature!r}")
     return ranges
+
+
+def number_list(name: str, value: Any) -> list[float]:
+    """One number or a list of them, as a list; that they lie in a range is for others to check."""
+    try:
+        given = np.atleast_1d(np.asarray(value))
+    except (ValueError, TypeError):  # lists of different lengths, or what is no list
+        given = np.empty(0)
+    if given.ndim != 1 or not given.size or given.dtype.kind not in "iuf":
+        raise ValueError(f"{name} must be a number or a list of them, got {value!r}")
+    return given.astype(float).tolist()
 
 
 def likely_lam(scatter: Scatter, query: Int[np.ndarray, " s"]) -> float:
@@ -118,7 +139,8 @@ def likely_lam(scatter: Scatter, query: Int[np.ndarray, " s"]) -> float:
 
 def _pair(name: str, value: Any) -> _Pair:
     """(low, high) from a positive number or a pair of them."""
-    pair = value if isinstance(value, tuple | list | np.ndarray) else (value, value)
+    several = isinstance(value, tuple | list) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    pair = value if several else (value, value)
     numbers = [entry for entry in pair if isinstance(entry, Real) and not isinstance(entry, bool)]
     if len(pair) != 2 or len(numbers) != 2 or not all(0 < float(entry) < np.inf for entry in numbers):
         raise ValueError(f"{name} must be a positive number or a pair (low, high) of them, got {value!r}")

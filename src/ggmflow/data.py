@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from scipy.special import ndtr, ndtri
 from sklearn.exceptions import ConvergenceWarning
 
+from ggmflow.memory import require
 from ggmflow.missing import expected_scatter, usable_rows
 from ggmflow.table import check_names, read_table
 
@@ -139,9 +140,11 @@ class Scatter:
         Scatter
             Its `n` is the number of rows used.
         """
-        if transform not in (None, "nonparanormal"):
+        if not isinstance(standardize, bool | np.bool_):
+            raise ValueError(f"standardize must be True or False, got {standardize!r}")
+        if not isinstance(transform, str | None) or transform not in (None, "nonparanormal"):
             raise ValueError(f"unknown transform {transform!r}: choose None or 'nonparanormal'")
-        if missing not in ("error", "drop", "em"):
+        if not isinstance(missing, str) or missing not in ("error", "drop", "em"):
             raise ValueError(f"unknown missing={missing!r}: choose 'error', 'drop' or 'em'")
         values, labels, where = read_table(X, names, delimiter=delimiter, decimal=decimal, drop=drop)
         values = values[usable_rows(values, labels, where, missing)]
@@ -159,6 +162,9 @@ class Scatter:
             sd = np.sqrt(np.diag(result.matrix) / n)
             S, mean, scale = result.matrix / np.outer(sd, sd), mean + scale * result.mean, scale * sd
         else:
+            d = len(labels)
+            advice = "leave some out, with drop=[...] or before"
+            require(16 * d**2, f"the scatter matrices of {d} columns", advice)  # one is made from another
             S = working.T @ working
         if not standardize:
             with np.errstate(over="ignore", under="ignore"):
@@ -209,7 +215,10 @@ class Scatter:
         """
         if query is None or isinstance(query, dict):
             raise TypeError(f"a query is one or more column names or positions, not {type(query).__name__}")
-        entries = list(query) if isinstance(query, Iterable) and not isinstance(query, str) else [query]
+        try:
+            entries: list[Any] = [query] if isinstance(query, str) else list(query)  # pyright: ignore[reportArgumentType]
+        except TypeError:
+            entries = [query]
         if not entries:
             raise ValueError("the query is empty: name at least one column")
         positions = [self._position(entry, strict) for entry in entries]

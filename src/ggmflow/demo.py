@@ -17,6 +17,7 @@ from ggmflow import __version__, plot
 from ggmflow.baselines import edge_metrics, graphical_lasso
 from ggmflow.data import Scatter
 from ggmflow.estimator import GraphicalFlow
+from ggmflow.io import replacing
 from ggmflow.posterior import PoorFitWarning
 from ggmflow.precision import partial_correlation
 from ggmflow.simulate import toy_problem
@@ -217,7 +218,7 @@ def _draw_network(path: Path, names, truth, lam: dict[float, float], chosen: dic
         precision = 2 * np.eye(len(names)) - found.mean
         texts = {"title": f"found, q = {q:g}, λ = {lam[q]:.2f}", "positions": positions}
         plot.network(precision, found.edges, names, highlight=true_edges, ax=ax, **texts)
-    figure.savefig(path)
+    _write(figure, path)
 
 
 def _draw_intervals(path: Path, lam, warm: dict[float, list[Found]], lasso, labels: dict[int, str]) -> None:
@@ -231,7 +232,7 @@ def _draw_intervals(path: Path, lam, warm: dict[float, list[Found]], lasso, labe
         path_at_one = lasso[:, i, j] if q == 1 else None
         plot.intervals_along_lam(lam, quantiles, list(labels.values()), path=path_at_one, ax=ax, **texts)
     _share_legend(figure, axes)
-    figure.savefig(path)
+    _write(figure, path)
 
 
 def _draw_path(path: Path, lam, cold: dict[float, np.ndarray], lasso, labels: dict[int, str]) -> None:
@@ -244,7 +245,7 @@ def _draw_path(path: Path, lam, cold: dict[float, np.ndarray], lasso, labels: di
         reference = partial_correlation(lasso)[:, i, j] if q == 1 else None
         plot.solution_path(lam, partial_correlation(precision)[:, i, j], labels, reference=reference, ax=ax, **texts)
     _share_legend(figure, axes)
-    figure.savefig(path)
+    _write(figure, path)
 
 
 def _share_legend(figure: Figure, axes) -> None:
@@ -254,3 +255,9 @@ def _share_legend(figure: Figure, axes) -> None:
         ax.get_legend().remove()
         ax.label_outer()
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=8)
+
+
+def _write(figure: Figure, path: Path) -> None:
+    """Whole or not at all."""
+    with replacing(path) as temporary:
+        figure.savefig(temporary)

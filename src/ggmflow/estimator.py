@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable
 from importlib import import_module
 from itertools import product
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
 
@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ggmflow import model_file
 from ggmflow.cache import compilation_cache_enabled
 from ggmflow.card import Level, card, name_some
-from ggmflow.conditions import Choice, Ranges, find_ranges
+from ggmflow.conditions import Choice, Ranges, find_ranges, number_list
 from ggmflow.data import Scatter
 from ggmflow.evidence import (
     Evidence,
@@ -44,14 +44,14 @@ from ggmflow.evidence import (
     mix,
     prior_ranges,
 )
-from ggmflow.flow.build import Architecture, MatrixFlow, query_first, untrained_flow
+from ggmflow.flow.build import Architecture, MatrixFlow, check_architecture, query_first, untrained_flow
 from ggmflow.model_file import FittedModel
 from ggmflow.path import ModePath, complete, describe, make_problem, solve_path
-from ggmflow.posterior import Posterior
+from ggmflow.posterior import Posterior, check_count
 from ggmflow.progress import counting_bar, training_bar
 from ggmflow.sampling import FlowSource, chunk_size
 from ggmflow.source import RandomState, as_key
-from ggmflow.train import CHUNK, Report, Trained, default_settings, reports_from_array, train
+from ggmflow.train import CHUNK, Report, Trained, default_settings, reports_from_array, require_memory, train
 
 _COOLING = (5.0, 100)  # T₀ and the number of stages of the published cooling
 _PAPER_RATE = 1e-2  # of 1e-3, 3e-3 and 1e-2 the best in 400 steps on the toy problem
@@ -195,8 +195,15 @@ class GraphicalFlow(BaseEstimator):
         """
         if checkpoint is not None and not isinstance(self.random_state, Integral):
             raise ValueError("a fit with a checkpoint needs an integer random_state: without one it cannot be resumed")
+        check_architecture(self.architecture)
+        # What makes no sense is refused before it is counted with.
+        default_settings(1, False, self.steps, self.batch_size)
+        if self.query is None and len(shape := getattr(X, "shape", ())) == 2:
+            # Before the scatter matrix is made, which may be large itself.
+            require_memory(self.architecture, shape[1], shape[1], self.batch_size)
         scatter = self._read(X)
         query = np.arange(scatter.n_features) if self.query is None else scatter.index(self.query)
+        require_memory(self.architecture, scatter.n_features, len(query), self.batch_size)
         ranges = find_ranges(self.lam, self.q, self.temperature, scatter, query)
         key = as_key(self.random_state)
         flow = untrained_flow(jax.random.fold_in(key, 0), self.architecture, scatter, query, ranges)
@@ -216,7 +223,8 @@ class GraphicalFlow(BaseEstimator):
             validate_data(self, X, skip_check_array=True)  # pyright: ignore[reportArgumentType]
         self.n_features_in_ = scatter.n_features
         self.scatter_, self.query_, self._ranges = scatter, query, ranges
-        with compilation_cache_enabled(), jax.enable_x64(False), training_bar(self.progress) as report:
+        show = self.progress and jax.process_index() == 0
+        with compilation_cache_enabled(), jax.enable_x64(False), training_bar(show) as report:
             trained = train(
                 flow,
                 jax.random.fold_in(key, 1),
@@ -283,9 +291,11 @@ class GraphicalFlow(BaseEstimator):
         options: dict[str, Any] = {"num_draws": num_draws, "random_state": random_state, "scatter": self.scatter_}
         names = self.scatter_.names
         if average:
-            if temperature != 1:
+            if not isinstance(temperature, Real) or temperature != 1:
                 raise ValueError("an average over λ and q needs temperature=1: evidence means nothing elsewhere")
-            return Posterior(self._mixture(lam, q), names, self.query_, lam, q, temperature, **options)
+            mixture = self._mixture(lam, q)
+            lam, q = (None if value is None else float(value) for value in (lam, q))
+            return Posterior(mixture, names, self.query_, lam, q, 1.0, **options)
         self._ranges.condition(self._ranges.lam[0], self._ranges.q[0], temperature)  # before anything is chosen
         if lam is None or q is None:
             choice = self._chosen() if lam is None and q is None else self.select(lam, q)
@@ -327,14 +337,16 @@ class GraphicalFlow(BaseEstimator):
             A row for each (λ, q): lam, q, log_evidence, se (its standard error), elbo, ess, khat (of the posterior's
             flow), method ("importance", "bridge", "integral" or "cumulant").
         """
-        if normalizer not in ("cone", "published"):
+        if not isinstance(normalizer, str) or normalizer not in ("cone", "published"):
             raise ValueError(f"normalizer must be 'cone' or 'published', got {normalizer!r}")
         ranges, key = self._at_temperature_one(), as_key(random_state)
-        lams = np.geomspace(*ranges.lam, 9) if lam is None else np.atleast_1d(np.asarray(lam, float))
-        qs = np.linspace(*ranges.q, 5) if q is None else np.atleast_1d(np.asarray(q, float))
-        settings: dict[str, Any] = {"key": key, "num_draws": num_draws, "exact": exact}
+        lams = np.geomspace(*ranges.lam, 9).tolist() if lam is None else number_list("lam", lam)
+        qs = np.linspace(*ranges.q, 5).tolist() if q is None else number_list("q", q)
+        for pair in product(lams, qs):
+            ranges.condition(*pair, 1.0)  # before the prior is found
+        settings: dict[str, Any] = {"key": key, "num_draws": check_count(num_draws), "exact": exact}
         prior = self._prior() if normalizer == "cone" else None
-        return evidence_table(self._source_at_one, prior, lams.tolist(), qs.tolist(), **settings)
+        return evidence_table(self._source_at_one, prior, lams, qs, **settings)
 
     def select(self, lam: float | None = None, q: float | None = None) -> Choice:
         """The λ and q of highest evidence; a given one stays fixed.
@@ -396,12 +408,10 @@ class GraphicalFlow(BaseEstimator):
             If the solver did not end at a stationary point.
         """
         ranges, n = self._fitted_ranges, self.scatter_.n
-        given = np.geomspace(*ranges.lam, 20) if lam is None else np.atleast_1d(np.asarray(lam))
-        if given.ndim != 1 or not given.size or given.dtype.kind not in "iuf":
-            raise ValueError(f"lam must be a number or a list of them, got {lam!r}")
+        lams = np.geomspace(*ranges.lam, 20).tolist() if lam is None else number_list("lam", lam)
         if isinstance(num_starts, bool) or not isinstance(num_starts, Integral) or num_starts < 0:
             raise ValueError(f"num_starts must be a whole number, zero or more, got {num_starts!r}")
-        coldest, lams, key = ranges.temperature[0], given.astype(float).tolist(), as_key(random_state)
+        coldest, key = ranges.temperature[0], as_key(random_state)
         sources = [self._source(each, q, coldest) for each in lams]  # refuses what is outside the ranges
         q = float(q)
         if not exact:
@@ -478,7 +488,8 @@ class GraphicalFlow(BaseEstimator):
         check_is_fitted(self, "flow_")
         if len(self.query_) < self.scatter_.n_features:
             raise ValueError("score needs the whole precision matrix: fit without a query")
-        if not isinstance(X, str | os.PathLike):  # a file's columns are found by name
+        # A file's columns are found by name; what is no table is refused below.
+        if not isinstance(X, str | os.PathLike | dict | None):
             validate_data(self, X, reset=False, skip_check_array=True)
         working = self.scatter_.working(X)
         scale = self.scatter_.scale
@@ -648,6 +659,7 @@ class GraphicalFlow(BaseEstimator):
     def _mixture(self, lam: float | None, q: float | None) -> MixtureSource:
         """Posteriors on a grid of (λ, q), with the evidence of each."""
         ranges = self._at_temperature_one()
+        ranges.condition(ranges.lam[0] if lam is None else lam, ranges.q[0] if q is None else q, 1.0)
         lams = midpoints(ranges.low[0], ranges.high[0], 12) if lam is None else np.log([lam])
         qs = midpoints(*ranges.q, 6) if q is None else np.array([q])
         points = [(float(np.exp(x)), float(y)) for x, y in product(lams, qs)]

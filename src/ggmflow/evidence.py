@@ -28,6 +28,7 @@ from ggmflow.bridge import bridge_to_proposal
 from ggmflow.cache import cache_directory, compilation_cache_enabled
 from ggmflow.conditions import Q_LIMITS, Choice, Ranges
 from ggmflow.data import Scatter
+from ggmflow.devices import default_device
 from ggmflow.flow.build import MatrixFlow, untrained_flow
 from ggmflow.model_file import arrays_of_flow, fill_flow
 from ggmflow.prior_integral import NUM_PARTS, VERSION, PriorIntegral, integrate_prior, nodes
@@ -182,7 +183,7 @@ def _read_or_integrate(n_features: int, n_query: int, ranges: Ranges, progress: 
     if path is not None and path.exists():
         try:
             h = io.read(path)[1]["h"]
-            if h.ndim == 3 and h.shape[1:] == nodes(n_features, ranges)[1].shape:
+            if h.ndim == 3 and h.shape[1:] == nodes(n_features, ranges)[1].shape and np.isfinite(h).all():
                 return LargePrior(PriorIntegral(n_features, n_query, ranges, h))
         except (io.ModelFileError, KeyError, ValueError, OSError):
             pass  # of another version, or damaged: again
@@ -211,14 +212,17 @@ def _read_or_train(n_features: int, n_query: int, ranges: Ranges, progress: bool
     if path is not None and path.exists():
         try:
             _, arrays = io.read(path)
-            return Prior(fill_flow(start, arrays, "flow/"), ranges)
+            if all(np.isfinite(array).all() for array in arrays.values()):
+                return Prior(fill_flow(start, arrays, "flow/"), ranges)
         except (io.ModelFileError, KeyError, ValueError, OSError):
             pass  # of another version, or damaged: train again
     key_start, key_train = jax.random.split(jax.random.key(_PRIOR_SEED))
     with compilation_cache_enabled(), jax.enable_x64(False), training_bar(progress, name="prior") as report:
         flow = start(key_start)
         settings = default_settings(flow.n_entries, False, steps=_PRIOR_STEPS)
-        trained = train(flow, key_train, ranges.low, ranges.high, settings, report=report)
+        # It is small, and other processes need not ask for it at the same time.
+        options = {"report": report, "devices": default_device()}
+        trained = train(flow, key_train, ranges.low, ranges.high, settings, **options)
     if trained.status == "interrupted":
         raise KeyboardInterrupt  # half a prior is of no use
     if trained.status == "failed":

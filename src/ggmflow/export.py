@@ -1,5 +1,6 @@
 """A posterior at one condition for other programs: GraphML, CSV, JSON or NetCDF; each file is written whole or not."""
 
+import csv
 import io
 import json
 import math
@@ -27,6 +28,7 @@ _ASSOCIATION = [
     "p_positive",
 ]
 _FIRST = ["row", "column", *_ASSOCIATION, "rule_probability", "mean", "sd", "median", "lower", "upper"]
+_BLOCK = 2**16
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -112,6 +114,13 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     return plain(table.drop(columns=shared).to_dict(orient="records"))
 
 
+def csv_text(table: pd.DataFrame) -> str:
+    """A table with names in it as CSV, such that every name is read again as it is."""
+    # pandas quotes what holds a comma, a quote or the end of a line, but not the other sign that ends lines.
+    odd = any("\r" in text for column in ("row", "column") for text in table[column])
+    return table.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC if odd else csv.QUOTE_MINIMAL)
+
+
 def plain(value: Any) -> Any:
     """Values that JSON has: what is not finite becomes None."""
     if isinstance(value, dict):
@@ -151,7 +160,7 @@ def _write_graphml(post: Posterior, path: str | os.PathLike[str], level: float, 
 
 
 def _write_csv(post: Posterior, path: str | os.PathLike[str], level: float, rule: str) -> None:
-    write_text(path, entry_table(post, level, rule).to_csv(index=False))
+    write_text(path, csv_text(entry_table(post, level, rule)))
 
 
 def _write_json(post: Posterior, path: str | os.PathLike[str], level: float, rule: str) -> None:
@@ -163,6 +172,12 @@ def _write_json(post: Posterior, path: str | os.PathLike[str], level: float, rul
 def _write_netcdf(post: Posterior, path: str | os.PathLike[str], level: float, rule: str) -> None:
     data = post.to_arviz()
     with replacing(path) as temporary:
+        # HDF5 takes the process down where the disk is full: ask for room first, more than compressed draws take.
+        with open(temporary, "wb") as file:
+            for _ in range(data["posterior"].nbytes // _BLOCK + 1):
+                file.write(bytes(_BLOCK))
+            file.flush()
+            os.fsync(file.fileno())
         data.to_netcdf(temporary)
 
 
@@ -186,7 +201,8 @@ def export(post: Posterior, path: str | os.PathLike[str], format: str, *, level:
         The file; an existing one is replaced when the new one is complete.
     format : {"graphml", "csv", "json", "netcdf"}
         The graph of the edges; every entry as a row, with the condition; the same with diagnostics, for programs; draws
-        for ArviZ.
+        for ArviZ. Names are written as they are. A spreadsheet may take one that begins with =, +, - or @ for a
+        formula: import a table whose names come from strangers as text.
     level
         Of the credible intervals.
     rule

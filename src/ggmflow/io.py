@@ -175,16 +175,16 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
     temporary = os.path.join(directory, name)
     try:
         open(temporary, "xb").close()  # a place that cannot be written to is refused before the work
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
-    try:
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, target)
-    except BaseException:  # also when interrupted
+    except BaseException as error:  # also when interrupted
         if os.path.exists(temporary):
             os.remove(temporary)
+        # A full disk is told without a name: nobody should have to guess which file it was.
+        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, temporary):
+            raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
         raise
 
 

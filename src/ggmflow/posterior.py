@@ -22,14 +22,26 @@ from ggmflow.data import Scatter
 from ggmflow.edges import EdgeSelection, find_rule, select
 from ggmflow.estimates import Sample
 from ggmflow.inference_data import inference_data
+from ggmflow.memory import require
 from ggmflow.precision import check_rows, free_entries
 from ggmflow.predictive import Rest, conditional_table, draw_rows_of_data, explained_share, regression
 from ggmflow.refinement import Refinement, run_chains
-from ggmflow.source import ChainSource, Draws, RandomState, Refinable, Source, as_key, draw_entries, draw_rows
+from ggmflow.source import (
+    ChainSource,
+    Draws,
+    RandomState,
+    Refinable,
+    Source,
+    as_key,
+    draw_entries,
+    draw_rows,
+    require_draws,
+)
 from ggmflow.table import check_names
 from ggmflow.weights import ImportanceWeights, blocks, importance_weights, resample, sort_order, weighted_quantile
 
 _QUICK = 2**24  # numbers behind an answer that takes no noticeable time
+_MOST = 10**9  # draws, chains or sweeps: more are a mistake that would end in lack of memory or of patience
 
 __all__ = ["Posterior", "EdgeSelection", "PoorFitWarning", "Refinement", "Draws", "Source"]
 
@@ -88,9 +100,10 @@ class Posterior:
         self.source, self.lam, self.q, self.temperature = source, lam, q, temperature
         self.names = check_names(names, len(names))
         self.query = _check_query(query, len(self.names))
-        self.num_draws = _check_count(num_draws)
+        self.num_draws = check_count(num_draws)
         self._key = as_key(random_state)
         self._free = free_entries(self.query, len(self.names))
+        require_draws(self.num_draws, len(self._free.row))  # now, not at first use
         self._warned = False
         if scatter is not None and scatter.names != self.names:
             raise ValueError(f"the data have other names ({', '.join(scatter.names[:4])}, …) than the posterior")
@@ -115,7 +128,7 @@ class Posterior:
         -------
         (N, s, d) array
         """
-        return self._draw_rows(as_key(random_state), _check_count(num_draws), weighted)
+        return self._draw_rows(as_key(random_state), check_count(num_draws), weighted)
 
     def _draw_rows(self, key: Key[Array, ""], num_draws: int, weighted: bool) -> Float[np.ndarray, "N s d"]:
         key, key_resample = jax.random.split(key)
@@ -167,10 +180,10 @@ class Posterior:
         if not hasattr(self.source, "refine"):
             raise ValueError("these draws are exact already, or a mixture: refine the posterior at one (λ, q)")
         key_start, key_chains = jax.random.split(as_key(random_state))
-        start = self._draw_rows(key_start, _check_count(num_chains), self.weighted)
-        states, known = run_chains(
-            cast(Refinable, self.source), key_chains, start, self._free, self._sample, _check_count(sweeps)
-        )
+        num_chains, sweeps = check_count(num_chains, "num_chains"), check_count(sweeps, "sweeps")
+        start = self._draw_rows(key_start, num_chains, self.weighted)
+        source = cast(Refinable, self.source)
+        states, known = run_chains(source, key_chains, start, self._free, self._sample, sweeps)
         condition = (self.lam, self.q, self.temperature)
         options: dict[str, Any] = {"num_draws": len(states), "refinement": known, "scatter": self.scatter}
         return Posterior(ChainSource(states), self.names, self.query, *condition, **options)
@@ -197,7 +210,10 @@ class Posterior:
 
     def quantile(self, probs: ArrayLike, *, weighted: bool | None = None) -> Float[np.ndarray, "*k s d"]:
         """Posterior quantiles of every entry: (s, d) for one probability, (k, s, d) for k of them."""
-        levels = np.asarray(probs)
+        try:
+            levels = np.asarray(probs)
+        except (ValueError, TypeError):  # lists of different lengths, or what is no list
+            levels = np.empty((0, 0))
         if levels.dtype.kind not in "iuf" or levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
             raise ValueError(f"probs must be one or more probabilities from 0 to 1, got {probs!r}")
         out = self._matrix(self._sample.quantile(np.atleast_1d(levels), self._use(weighted)))
@@ -442,7 +458,8 @@ class Posterior:
         (N, d) array
             Columns in the order of `names`.
         """
-        num_draws, rest = _check_count(num_draws), self._rest()
+        num_draws, rest = check_count(num_draws), self._rest()
+        require(16 * num_draws * len(self.names), f"{num_draws} rows of {len(self.names)} columns", "ask for fewer")
         w, rng = self._use(weighted), _numpy_rng(as_key(random_state))
         chosen = resample(rng, w, num_draws)
         x = [draw_rows_of_data(rng, self._rows(chosen[part]), self.query, rest) for part in self._blocks(num_draws)]
@@ -754,10 +771,11 @@ def _numpy_rng(key: Key[Array, ""]) -> np.random.Generator:
     return np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
 
-def _check_count(num_draws: object) -> int:
-    if isinstance(num_draws, bool) or not isinstance(num_draws, Integral) or num_draws < 1:
-        raise ValueError(f"num_draws must be a whole number, at least 1, got {num_draws!r}")
-    return int(num_draws)
+def check_count(value: object, name: str = "num_draws") -> int:
+    """A number of draws, chains or sweeps, or an error that names it."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= _MOST:
+        raise ValueError(f"{name} must be a whole number from 1 to {_MOST}, got {value!r}")
+    return int(value)
 
 
 def _tails(level: float) -> tuple[float, float]:

@@ -137,7 +137,10 @@ def check_rows(
         Whether one matrix was given, without the leading axis.
     """
     shape = (len(query), n_features)
-    rows = np.asarray(precision)
+    try:
+        rows = np.asarray(precision)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"precision must be an array of real numbers: {error}") from None
     if rows.dtype.kind not in "iuf":
         raise ValueError(f"precision must hold real numbers, not {rows.dtype}.")
     if rows.ndim not in (2, 3) or rows.shape[-2:] != shape:

@@ -27,6 +27,7 @@ from ggmflow.weights import blocks
 
 _BLAS = ThreadpoolController()  # one thread: on busy cores many small matrices take a hundred times as long with two
 _NOT_DEFINITE = "a draw is not positive definite in double precision: use a larger λ, or refine() for exact draws"
+_FARTHEST = 1e100  # in the working scale
 _STEP, _POINTS = 0.25, 33  # of the rule that integrates over N(0, 1)
 
 
@@ -289,6 +290,9 @@ def conditional_table(
     if not missing.any():
         raise ValueError("given has all variables, so nothing is left to predict: leave out, or set to NaN, what is")
     working = scatter.to_working(values)
+    for i, j in np.argwhere(np.abs(working) > _FARTHEST):
+        far = f"{scatter.names[j]!r} = {values[i, j]:g} is {abs(working[i, j]):.0e} standard deviations from its mean"
+        raise ValueError(f"given: {far}, too far for its square to be a number")
     numbers = np.empty((*missing.shape, 5))
     for unknown, cases in patterns(missing):
         slope, variance = draws_of(unknown)

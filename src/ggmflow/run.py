@@ -5,16 +5,20 @@
     model.ggmflow   the fitted model; it keeps the scatter matrix, so no copy of the data is needed
     edges.csv       the edges at the chosen λ and q, strongest first
     README.txt      what these files are
+    .next           while a finished fit is to be replaced: the directory of the fit that will
 
-Every file is replaced whole, and run.json last: what it says is true at every moment.
+Every file is replaced whole, and run.json last: what it says is true at every moment. A finished fit stays until the
+one that replaces it is finished too.
 """
 
 import hashlib
 import json
+import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,15 +28,17 @@ import filelock
 from ggmflow import io
 from ggmflow.data import Scatter
 from ggmflow.estimator import GraphicalFlow
-from ggmflow.export import FORMATS, edge_table, entry_table, plain
+from ggmflow.export import FORMATS, csv_text, edge_table, entry_table, plain
+from ggmflow.source import DrawsError
 
 FORMAT = 1
 RECORD, MODEL, CHECKPOINT, EDGES, README = "run.json", "model.ggmflow", "checkpoint", "edges.csv", "README.txt"
 REPORT = "report.html"
 _KIND = "ggmflow run"
-_LOCK = ".lock"
-# What a new fit removes: all that describes an earlier one.
-_RESULTS = (CHECKPOINT, MODEL, EDGES, README, REPORT, *(name for name, _ in FORMATS.values()))
+_LOCK, _NEXT = ".lock", ".next"
+# What a new fit removes: all that describes an earlier one. First what it replaces by its own.
+_OWN = (MODEL, EDGES, README)
+_MADE_LATER = (CHECKPOINT, REPORT, *(name for name, _ in FORMATS.values()))
 # "starting": files of an earlier fit may still be there. A fit that was killed still says "running".
 _STATUSES = ("starting", "running", "interrupted", "failed", "finished")
 _SPOKEN = {"random_state": "seed"}  # names that differ on the command line
@@ -100,6 +106,13 @@ def read_record(path: str | Path) -> dict[str, Any]:
         training, chosen (lam, q, at_ends) and ranges.
     """
     path = Path(path)
+    if (path / _NEXT).is_dir():
+        with suppress(RunError, OSError), locked(path):  # which settles; whoever is at work here will do so itself
+            pass
+    return _read_record(path)
+
+
+def _read_record(path: Path) -> dict[str, Any]:
     if not path.is_dir():
         raise RunError(f"{path} {'is a file' if path.exists() else 'does not exist'}: give the directory of a run")
     if not (path / RECORD).is_file():
@@ -179,7 +192,7 @@ def fit_run(
     resume
         Go on with a fit of the same data and parameters; one that is not there is begun, one that is finished loaded.
     force
-        Begin anew whatever is there.
+        Begin anew whatever is there; what is finished stays until the new fit is.
 
     Returns
     -------
@@ -199,7 +212,9 @@ def fit_run(
     if path.is_dir() and not _is_run(path) and ((path / RECORD).exists() or any(_foreign(path))):
         raise RunError(f"{path} holds other files and no run: choose a new directory")
     with locked(path):
-        record = _begin(path, _new_record(model, scatter, data, command), resume, force)
+        new = _new_record(model, scatter, data, command)
+        place = _place(path, new, resume, force)
+        record = _begin(place, new, resume, force)
         if record["status"] == "finished":
             return load_run(path)
         clock, before = time.monotonic(), record["seconds"]
@@ -208,11 +223,11 @@ def fit_run(
             return round(before + time.monotonic() - clock, 1)
 
         try:
-            _fit(model, scatter, path)
-            _write_results(model, path, record)
-        except (KeyboardInterrupt, FloatingPointError) as error:
+            _fit(model, scatter, place)
+            _write_results(model, place, record)
+        except (KeyboardInterrupt, FloatingPointError, DrawsError, MemoryError) as error:
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            _write_record(path, record | {"status": status, "seconds": seconds()})
+            _write_record(place, record | {"status": status, "seconds": seconds()})
             raise
         choice = model._chosen()
         known = {
@@ -223,9 +238,50 @@ def fit_run(
             "chosen": choice._asdict(),
             "ranges": {"lam": model.lam_range_, "q": model.q_range_, "temperature": model.temperature_range_},
         }
-        _write_record(path, record | known)
-        (path / CHECKPOINT).unlink(missing_ok=True)
+        _write_record(place, record | known)
+        (place / CHECKPOINT).unlink(missing_ok=True)
+        _settle(path)
     return model
+
+
+def _place(path: Path, new: dict[str, Any], resume: bool, force: bool) -> Path:
+    """Where a fit is made: here, or beside a finished one until it can take its place."""
+    beside = path / _NEXT
+    if beside.is_symlink():
+        beside.unlink()  # not ours, and it may lead anywhere
+    for leftover in (*path.glob(f"{io.TEMPORARY}*"), *beside.glob(f"{io.TEMPORARY}*")):
+        leftover.unlink()  # of a process that was killed while it wrote
+    try:
+        old = _read_record(path)
+    except RunError:
+        return path  # nothing there is worth keeping
+    if old["status"] != "finished":
+        return path
+    wanted = force or ((beside / RECORD).exists() and not (resume and not _differences(old, new)))
+    if wanted:
+        beside.mkdir(exist_ok=True)
+    return beside if wanted else path
+
+
+def _settle(path: Path) -> None:
+    """Let a finished fit take the place of the one it was to replace; whoever has the lock next goes on with it."""
+    beside = path / _NEXT
+    try:
+        if beside.is_symlink() or _read_record(beside)["status"] != "finished":
+            return
+    except (RunError, OSError):
+        return  # there is none, or it is damaged: no reason to refuse the finished one
+    for name in _MADE_LATER:
+        (path / name).unlink(missing_ok=True)
+    for name in (*_OWN, RECORD):
+        with suppress(FileNotFoundError):  # moved already
+            os.replace(beside / name, path / name)
+    shutil.rmtree(beside, ignore_errors=True)
+
+
+def _spoken(place: Path) -> Path:
+    """The run as its user knows it, whose fit may be made in a directory of its own."""
+    return place.parent if place.name == _NEXT else place
 
 
 def _is_run(path: Path) -> bool:
@@ -246,16 +302,15 @@ def _fit(model: GraphicalFlow, scatter: Scatter, path: Path) -> None:
     except ValueError as error:
         if str(checkpoint) not in str(error):
             raise
-        raise RunError(f"the fit in {path} cannot go on: {error}. Begin anew with --force") from None
+        raise RunError(f"the fit in {_spoken(path)} cannot go on: {error}. Begin anew with --force") from None
     if model.status_ == "interrupted":
         raise KeyboardInterrupt
 
 
 def _write_results(model: GraphicalFlow, path: Path, record: dict[str, Any]) -> None:
     post = model.posterior()  # chooses λ and q, which the model remembers
-    edges = edge_table(entry_table(post))
     model.save(path / MODEL)
-    io.write_text(path / EDGES, edges.to_csv(index=False))
+    io.write_text(path / EDGES, csv_text(edge_table(entry_table(post))))
     data = record["data"]
     size = {"rows": f"{data['rows']:g}", "d": len(data["columns"])}
     io.write_text(path / README, _README.format(version=io.versions()["ggmflow"], file=data["file"], **size))
@@ -280,21 +335,22 @@ def _new_record(model: GraphicalFlow, scatter: Scatter, data: Mapping[str, Any],
 
 def _begin(path: Path, new: dict[str, Any], resume: bool, force: bool) -> dict[str, Any]:
     """The record of the fit to do, or of one that is finished; refuses to mix two fits."""
-    for leftover in path.glob(f"{io.TEMPORARY}*"):  # of a process that was killed while it wrote
-        leftover.unlink()
-    old = None if force or not (path / RECORD).exists() else read_record(path)
+    old = None if force or not (path / RECORD).exists() else _read_record(path)
+    if old is not None and old["status"] == "failed" and not (path / CHECKPOINT).exists():
+        old = None  # refused before it began, for want of memory for instance: nothing to go on with
+    run = _spoken(path)
     if old is not None and not resume:
         if old["status"] == "finished":
-            raise RunError(f"{path} holds a finished fit: choose another directory, or replace it with --force")
-        raise RunError(f"{path} holds a fit that is not finished: go on with --resume, or begin anew with --force")
+            raise RunError(f"{run} holds a finished fit: choose another directory, or replace it with --force")
+        raise RunError(f"{run} holds a fit that is not finished: go on with --resume, or begin anew with --force")
     if old is not None and (changes := _differences(old, new)):
-        raise RunError(f"{path} holds another fit, {'; '.join(changes)}: use the same, or begin anew with --force")
+        raise RunError(f"{run} holds another fit, {'; '.join(changes)}: use the same, or begin anew with --force")
     if old is not None and old["status"] == "finished":
         return old
     if old is None or old["status"] == "starting":
         # In this order: a checkpoint is never found beside the record of another fit.
         _write_record(path, new)
-        for name in _RESULTS:
+        for name in (*_MADE_LATER, *_OWN):
             (path / name).unlink(missing_ok=True)
         old = new
     record = old | {"status": "running", "command": new["command"], "seconds": _seconds_so_far(path, old)}
@@ -347,7 +403,10 @@ def _foreign(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """The directory, made if need be, for this process alone; the system unlocks it if the process is killed."""
+    """The directory, made if need be, for this process alone; the system unlocks it if the process is killed.
+
+    A finished fit that was to replace another one, and was killed before it could, does so first.
+    """
     path.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(path / _LOCK)
     try:
@@ -355,6 +414,7 @@ def locked(path: Path) -> Iterator[None]:
     except filelock.Timeout:
         raise RunError(f"another ggmflow is at work in {path}: wait for it, or choose another directory") from None
     try:
+        _settle(path)
         yield
     finally:
         lock.release()

@@ -15,6 +15,7 @@ from ggmflow.cache import compilation_cache_enabled
 from ggmflow.data import Scatter
 from ggmflow.flow.build import MatrixFlow, draw, log_prob
 from ggmflow.gibbs import Chains
+from ggmflow.memory import require
 from ggmflow.source import Draws
 from ggmflow.target import cholesky_columns, entry_indices, unnormalized_log_prob
 
@@ -74,6 +75,8 @@ class FlowSource(NamedTuple):
 
     def entries(self, key: Key[Array, ""], num_draws: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Free entries (N, D) in the flow's order, log q and log p̃; chunks of a few sizes, so few programs serve."""
+        what = f"{num_draws} draws of {self.flow.n_entries} entries"
+        require(2 * 4 * num_draws * self.flow.n_entries, what, "ask for fewer draws")  # chunks, and all in one
         small, large = chunk_size(self.flow.n_entries), large_chunk_size(self.flow.n_entries)
         quick = quick_chunk_size(self.flow.n_entries)
         if num_draws <= max(quick, min(4 * quick, small // 2)):

@@ -6,6 +6,7 @@ nothing of what is done with them.
 
 import math
 from collections.abc import Iterator
+from numbers import Integral
 from typing import NamedTuple, Protocol
 
 import jax
@@ -13,11 +14,16 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from ggmflow.gibbs import Chains
+from ggmflow.memory import require
 from ggmflow.precision import FreeEntries
 
 RandomState = int | np.random.Generator | np.random.RandomState | None
 
 _CHUNK = 2**25  # numbers asked of a source at once
+
+
+class DrawsError(ValueError):
+    """Draws are no numbers, or have no density, so that nothing can be said from them."""
 
 
 class Draws(NamedTuple):
@@ -84,6 +90,7 @@ def draw_rows(
     source: Source, key: Key[Array, ""], num_draws: int, shape: tuple[int, int]
 ) -> Float[np.ndarray, "num_draws s d"]:
     """Draws as they are, checked."""
+    require_draws(num_draws, math.prod(shape))
     parts = [np.asarray(draws.precision) for draws in _chunks(source, key, num_draws, shape)]
     return parts[0][:num_draws] if len(parts) == 1 else np.concatenate(parts)[:num_draws]
 
@@ -99,6 +106,7 @@ def draw_entries(
     log_ratio : (N,) array or None
         log p̃ − log q; None for exact draws.
     """
+    require_draws(num_draws, len(free.row))
     entries, log_ratio, done = np.empty((len(free.row), num_draws)), [], 0
     for draws in _chunks(source, key, num_draws, free.position.shape):
         part = np.asarray(draws.precision)[: num_draws - done]
@@ -107,6 +115,11 @@ def draw_entries(
         if draws.log_target is not None:
             log_ratio.append(np.asarray(draws.log_target, np.float64) - np.asarray(draws.log_prob, np.float64))
     return entries, np.concatenate(log_ratio)[:num_draws] if log_ratio else None
+
+
+def require_draws(num_draws: int, n_entries: int) -> None:
+    """Refuse draws that cannot be kept, 8 bytes for each entry."""
+    require(8 * num_draws * n_entries, f"{num_draws} draws of {n_entries} entries", "ask for fewer draws")
 
 
 def _chunks(source: Source, key: Key[Array, ""], num_draws: int, shape: tuple[int, ...]) -> Iterator[Draws]:
@@ -120,12 +133,21 @@ def _chunks(source: Source, key: Key[Array, ""], num_draws: int, shape: tuple[in
             raise ValueError(f"The source gave draws of shape {rows.shape} instead of {(size, *shape)}.")
         # One pass first: which draws are to blame matters only if there are any.
         if not np.isfinite(rows.sum()) and (bad := int(np.sum(~np.isfinite(rows).all(axis=(1, 2))))):
-            raise ValueError(f"{bad} of {size} draws hold NaN or infinite entries. Fit again, or use a larger λ.")
+            raise DrawsError(f"{bad} of {size} draws hold NaN or infinite entries. Fit again, or use a larger λ.")
         yield draws
 
 
 def as_key(random_state: RandomState) -> Key[Array, ""]:
     """A JAX key from an int, a numpy Generator or RandomState (which it advances), or None for a new one every time."""
+    return jax.random.key(as_seed(random_state))
+
+
+def as_seed(random_state: RandomState) -> int:
+    """A number from the same."""
     if isinstance(random_state, np.random.RandomState):
-        return jax.random.key(random_state.randint(2**31 - 1))
-    return jax.random.key(int(np.random.default_rng(random_state).integers(2**31)))
+        return random_state.randint(2**31 - 1)
+    seed = isinstance(random_state, Integral) and not isinstance(random_state, bool) and int(random_state) >= 0
+    if not seed and not isinstance(random_state, np.random.Generator | None):
+        kinds = "a whole number, zero or more, a numpy Generator or RandomState, or None"
+        raise ValueError(f"random_state must be {kinds}, got {random_state!r}")
+    return int(np.random.default_rng(random_state).integers(2**31))

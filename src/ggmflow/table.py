@@ -62,7 +62,10 @@ def read_table(
 
 def _kept(labels: tuple[str, ...], drop: Sequence[str]) -> list[int]:
     """Positions of the columns that are not to be dropped."""
-    left_out = [drop] if isinstance(drop, str) else list(map(str, drop))
+    try:
+        left_out = [drop] if isinstance(drop, str) else list(map(str, drop))
+    except TypeError:
+        raise ValueError(f"drop must be a sequence of column names, got {drop!r}") from None
     for name in left_out:
         if name not in labels:
             near = get_close_matches(name, labels, 1)
@@ -78,6 +81,8 @@ def _read_array(X: Any) -> np.ndarray:
         array = np.asarray(X)
     except ValueError as error:
         raise ValueError(f"the rows of X differ in length: {error}") from None
+    except TypeError as error:
+        raise TypeError(f"X must be a table of numbers: {error}") from None
     if array.ndim != 2:
         got = f"{array.ndim}D array of shape {array.shape}" if array.ndim else type(X).__name__
         hint = "rows are observations, columns are variables"
@@ -88,9 +93,9 @@ def _read_array(X: Any) -> np.ndarray:
 
 
 def _check_signs(delimiter: str, decimal: str) -> None:
-    if len(delimiter) != 1 or delimiter in '"\r\n':
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n\0':
         raise ValueError(f"delimiter must be one character between fields, such as ';' or a tab, got {delimiter!r}")
-    if decimal not in (".", ","):
+    if not isinstance(decimal, str) or decimal not in (".", ","):
         raise ValueError(f"decimal must be '.' or ',', got {decimal!r}")
     if decimal == delimiter:
         raise ValueError(f"{decimal!r} cannot separate both fields and decimals")
@@ -98,9 +103,13 @@ def _check_signs(delimiter: str, decimal: str) -> None:
 
 def _read_csv(path: Path, delimiter: str, decimal: str) -> tuple[list[str], list[Any], list[int]]:
     """Header, columns (numbers, or text where not all fields are), and the line on which each row ends."""
-    if not path.is_file():
-        problem = "is a directory" if path.is_dir() else "does not exist"
-        raise ValueError(f"{str(path)!r} {problem}: give the path of a CSV file")
+    try:
+        problem = None if path.is_file() else "is a directory" if path.is_dir() else "does not exist"
+    except OSError as error:  # longer than names can be, for instance the text of a table instead of its path
+        problem = f"cannot be the name of a file ({error.strerror})"
+    if problem is not None:
+        shown = str(path) if len(str(path)) <= 200 else f"{str(path)[:50]}…"
+        raise ValueError(f"{shown!r} {problem}: give the path of a CSV file")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             # A blank that separates must not be skipped.
@@ -164,9 +173,16 @@ def _without_row_labels(rows: list[tuple[int, list[str]]]) -> list[tuple[int, li
 
 def _number(text: str) -> float | None:
     try:
-        return float(text)
+        return _to_number(text)
     except ValueError:
         return None
+
+
+def _to_number(entry: Any) -> float:
+    # Python reads 1_000 as a thousand; in a table it is rather a label, such as that of a sample.
+    if isinstance(entry, str) and "_" in entry:
+        raise ValueError(f"could not convert string to float: {entry!r}")
+    return float(entry)
 
 
 def _points_for_commas(row: list[str], line: int) -> list[str]:
@@ -178,7 +194,7 @@ def _points_for_commas(row: list[str], line: int) -> list[str]:
 
 def _read_fields(fields: list[str]) -> np.ndarray | list[str]:
     try:
-        return np.array([float(text) for text in fields])
+        return np.array([_to_number(text) for text in fields])
     except ValueError:
         return [_WORDS.get(text.strip().lower(), text) for text in fields]
 
@@ -222,7 +238,7 @@ def _parse(entries: list[Any], name: str, where: Callable[[int], str]) -> Float[
         if isinstance(entry, complex | np.complexfloating):
             raise ValueError(f"Complex data not supported: column {name!r}, {where(i)} is {entry}")
         try:
-            numbers[i] = float(entry)
+            numbers[i] = _to_number(entry)
         except (TypeError, ValueError, OverflowError) as error:
             # float() says what is wrong, but not where. Objects that are no numbers stay a TypeError.
             kind = TypeError if isinstance(error, TypeError) else ValueError
@@ -236,7 +252,10 @@ def _parse(entries: list[Any], name: str, where: Callable[[int], str]) -> Float[
 def check_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:
     if isinstance(names, str):
         raise ValueError(f"names must be a sequence of column names, got the string {names!r}")
-    labels = tuple(str(name) for name in names)
+    try:
+        labels = tuple(str(name) for name in names)
+    except TypeError:
+        raise ValueError(f"names must be a sequence of column names, got {names!r}") from None
     if len(labels) != n_features:
         raise ValueError(f"{len(labels)} names were given for {n_features} columns")
     if repeated := [name for name, count in Counter(labels).items() if count > 1]:

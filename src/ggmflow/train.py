@@ -4,6 +4,10 @@
 
 Steps run in compiled chunks without looking at the host. The last iteration of a chunk trains nothing: it evaluates the
 averaged weights on a fixed grid of conditions with fixed noise, which decides about best weights and early stopping.
+
+The draws of a step are split over all devices of all processes, one device being a special case; weights are the same
+everywhere, and gradients are averaged. Noise follows from the key alone, so the number of devices changes only the
+order of sums.
 """
 
 import hashlib
@@ -12,7 +16,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from numbers import Integral
 from pathlib import Path
@@ -23,15 +27,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Float, PRNGKeyArray
 from paramax import NonTrainable
 
 from ggmflow import io
-from ggmflow.flow.build import MatrixFlow, flow_loss
+from ggmflow.devices import (
+    CONDITIONS,
+    DRAWS,
+    bring_home,
+    check_agreement,
+    everywhere,
+    make_mesh,
+    replicate,
+    training_devices,
+)
+from ggmflow.flow.build import Architecture, MatrixFlow, draw_noise, flow_loss
+from ggmflow.memory import require
 
 CHUNK = 25  # steps between two looks at the host
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0
 _CLIP = 10.0  # on the norm of the gradient, in nats
+_MOST_STEPS, _MOST_DRAWS = 10**8, 10**6  # weeks of training, and gigabytes for each step: more are typing errors
 
 
 class Settings(NamedTuple):
@@ -81,12 +98,12 @@ def default_settings(
         steps = 900 if 300 < n_entries <= 1000 else 800 if n_entries <= 3000 else 600
         if many_temperatures:
             steps = 1500 if n_entries <= 1000 else 1000
-    elif isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 1:
-        raise ValueError(f"steps must be a positive integer, got {steps!r}")
+    elif isinstance(steps, bool) or not isinstance(steps, Integral) or not 1 <= steps <= _MOST_STEPS:
+        raise ValueError(f"steps must be a positive integer, at most {_MOST_STEPS}, got {steps!r}")
     if batch_size is None:
         batch_size = 128 if n_entries <= 300 else 64 if n_entries <= 1000 else 32
-    elif isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 2:
-        raise ValueError(f"batch_size must be an integer of at least 2, got {batch_size!r}")
+    elif isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or not 2 <= batch_size <= _MOST_DRAWS:
+        raise ValueError(f"batch_size must be an integer from 2 to {_MOST_DRAWS}, got {batch_size!r}")
     num_draws = 2 if batch_size < 16 else 4
     return Settings(
         steps=-(-int(steps) // CHUNK) * CHUNK,
@@ -150,6 +167,35 @@ class Trained(NamedTuple):
     status: str
 
 
+def require_memory(architecture: Architecture, n_features: int, n_query: int, batch_size: int | None = None) -> None:
+    """Refuse to train a flow that cannot fit.
+
+    Parameters
+    ----------
+    architecture
+        "structured": an entry leans on all those above it, in s × d × d weights of two kinds, and 17 numbers for each
+        of 5 corrections; every draw of a step has d × d matrices of its own. "paper": 4 networks from every entry to
+        128 numbers, and from those to 24.
+    n_features, n_query
+        d and s.
+    batch_size
+        Draws of a step, if not the default.
+    """
+    if training_devices()[0].platform != "cpu":
+        return  # it has a memory of its own, and says so itself
+    d, s = n_features, n_query
+    n_entries, batch = s * d - s * (s - 1) // 2, batch_size if isinstance(batch_size, Integral) else 32
+    if architecture == "structured":
+        # Of such matrices a step was seen to hold a dozen (d = 506 and 1006, s = 6); half of them are counted.
+        weights, rest = s * d * (2 * d + 85), 6 * d**2 * int(batch)
+    else:
+        weights, rest = 4 * 128 * 25 * n_entries, 0
+    advice = "give query=[...]" if s == d else "give a smaller query"
+    advice += ", the variables whose Markov blanket you want, or leave columns out"
+    # Six of each: weight, average, best so far, gradient, its two moments.
+    require(4 * (6 * weights + rest), f"a flow over {n_entries} entries and its training", advice)
+
+
 def train(
     flow: MatrixFlow,
     key: PRNGKeyArray,
@@ -160,8 +206,12 @@ def train(
     report: Callable[[Report], None] | None = None,
     checkpoint: Path | None = None,
     snapshot_at: tuple[float, ...] = (),
+    devices: Sequence[Any] | None = None,
 ) -> Trained:
     """Train a flow.
+
+    Where `jax.distributed` has joined several processes, all of them call this with the same arguments, and each gets
+    the flow. Process 0 alone writes the checkpoint.
 
     Parameters
     ----------
@@ -177,9 +227,12 @@ def train(
         Called after each chunk.
     checkpoint
         A file written every few seconds and on a keyboard interrupt. If it exists, training resumes from it, bit by
-        bit as if it had never stopped; it must come from the same data and settings.
+        bit as if it had never stopped; it must come from the same data and settings. On another number of devices it
+        goes on as well, to the precision of sums in another order.
     snapshot_at
         With cooling, temperatures whose flows are kept; the nearest stages have exactly these temperatures.
+    devices
+        Over which the draws are split; default all of the program, or the one set with `jax.default_device`.
 
     Returns
     -------
@@ -190,6 +243,7 @@ def train(
         raise FileNotFoundError(
             f"the checkpoint {checkpoint} cannot be written: there is no directory {checkpoint.parent}"
         )
+    mesh = make_mesh(settings.num_conditions, settings.num_draws, devices)
     weights, frozen = eqx.partition(flow, eqx.is_inexact_array, is_leaf=lambda leaf: isinstance(leaf, NonTrainable))
     num_chunks = -(-settings.steps // CHUNK)
     zero = jnp.zeros((), jnp.int32)  # of no weak type: what a checkpoint gives back must not be compiled anew
@@ -203,27 +257,34 @@ def train(
     if checkpoint is not None and checkpoint.exists():
         arrays = (state, best, snapshots)
         (state, best, snapshots), history, (best_elbo, best_chunk) = _load_checkpoint(checkpoint, identity, arrays)
+    check_agreement(hashlib.sha256(repr((identity, history)).encode()).digest(), mesh)
+    state, best = replicate((state, best), mesh)
+    snapshots = {wanted: replicate(snapshots[wanted], mesh) for wanted in snapshots}  # in their order
+    checkpoint = checkpoint if jax.process_index() == 0 else None  # from here on it is only written
     saved, unsaved = time.monotonic(), None
     held_out = jnp.asarray(condition_grid(settings.num_conditions, low, high))
     numbers = (jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32), jnp.float32(num_chunks * CHUNK))
-    status = "finished"
+    fixed = replicate((frozen, key, held_out, *numbers), mesh)
+    status, compiled = "finished", False
     try:
         for chunk in range(int(state.step) // CHUNK, num_chunks):
             temperature = cooled_temperature(settings.cooling, chunk, num_chunks, snapshot_at)
             if temperature is None and chunk - best_chunk > settings.patience * num_chunks:
                 status = "stopped early"
                 break
-            log_temperature = None if temperature is None else jnp.float32(np.log(temperature))
-            # JAX does not survive an interrupt while it compiles, which the first chunk does.
-            with nullcontext() if history else _interrupt_later():
+            log_temperature = None if temperature is None else replicate(jnp.float32(np.log(temperature)), mesh)
+            # JAX does not survive an interrupt while it compiles, which the first chunk does, also of a resumed fit.
+            with nullcontext() if compiled else _interrupt_later():
                 state, log_ratio = _run_chunk(
-                    (frozen, key, held_out, *numbers, log_temperature),
+                    (*fixed, log_temperature),
                     state,
                     settings.num_conditions,
                     settings.num_draws,
                     settings.learning_rate,
                     settings.averaging,
+                    mesh,
                 )
+            compiled = True
             log_ratio = np.asarray(log_ratio, float)  # waits for the chunk
             with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is told by the status
                 elbo, ess = -float(np.mean(log_ratio)), float(np.exp(-np.mean(np.var(log_ratio, axis=1, ddof=1))))
@@ -254,34 +315,56 @@ def train(
     if best_chunk == 0:
         status = "failed"
     reached = _reached(snapshots, settings, history, num_chunks)
-    kept = {wanted: eqx.combine(snapshots[wanted], frozen) for wanted in reached}
-    return Trained(eqx.combine(best, frozen), kept, history, status)
+    kept = {wanted: eqx.combine(bring_home(snapshots[wanted]), frozen) for wanted in reached}
+    return Trained(eqx.combine(bring_home(best), frozen), kept, history, status)
 
 
 @contextmanager
 def _interrupt_later() -> Iterator[None]:
-    """Hold Ctrl-C back until the block is done: raised inside the compiler it crashes the process."""
+    """Hold Ctrl-C back until the block is done: raised inside the compiler it crashes the process.
+
+    So is SIGTERM where a program has made an exception of it; else it ends the process, as always.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    pressed = []
-    before = signal.signal(signal.SIGINT, lambda *_: pressed.append(True))
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in handlers.items() if callable(handler)}
+    came = []
     try:
+        for number in before:
+            signal.signal(number, lambda number, frame: came.append(number))
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-    if pressed:
-        raise KeyboardInterrupt("interrupted while compiling: nothing was trained yet")
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if came:
+        before[came[0]](came[0], None)
 
 
 @eqx.filter_jit(donate="all-except-first")
-def _run_chunk(fixed, state: State, num_conditions: int, num_draws: int, learning_rate: float, averaging: float):
+def _run_chunk(
+    fixed, state: State, num_conditions: int, num_draws: int, learning_rate: float, averaging: float, mesh: Mesh
+):
     """CHUNK steps and one evaluation; returns the new state and log q − log p̃ of the evaluation, (c, m)."""
     frozen, key, held_out, low, high, steps, log_temperature = fixed
-    optimizer = _optimizer()
+    arrays, static = eqx.partition(frozen, eqx.is_array)
+    optimizer, same, split = _optimizer(), PartitionSpec(), PartitionSpec(CONDITIONS, DRAWS)
 
-    def loss(weights, key, conditions):
-        return flow_loss(eqx.combine(weights, frozen), key, conditions, num_draws)
+    # By hand, because the compiler would not split loops and factorizations on its own.
+    def gradient_of_part(weights, arrays, noise, conditions):
+        def loss(weights):
+            return flow_loss(eqx.combine(weights, arrays, static), noise, conditions)
+
+        gradient, log_ratio = jax.grad(loss, has_aux=True)(weights)
+        # On one device a mean over it would only keep the compiler from joining what is before with what is after.
+        return gradient if mesh.size == 1 else jax.lax.pmean(gradient, (CONDITIONS, DRAWS)), log_ratio
+
+    # What varies between devices is not checked: loops start from constants, each of which would have to be marked.
+    in_specs = (same, same, PartitionSpec(None, CONDITIONS, DRAWS), PartitionSpec(CONDITIONS))
+    gradient_of = jax.shard_map(
+        gradient_of_part, mesh=mesh, in_specs=in_specs, out_specs=(same, split), check_vma=False
+    )
 
     def step(state: State, evaluate):
         # One body for both, so that drawing and differentiating are compiled once.
@@ -291,7 +374,8 @@ def _run_chunk(fixed, state: State, num_conditions: int, num_draws: int, learnin
         grid = held_out if log_temperature is None else held_out.at[:, 2].set(log_temperature)
         conditions = jnp.where(evaluate, grid, conditions)
         weights = jax.tree.map(lambda a, b: jnp.where(evaluate, a, b), state.average, state.weights)
-        gradient, log_ratio = jax.grad(loss, has_aux=True)(weights, noise_key, conditions)
+        noise = draw_noise(eqx.combine(weights, frozen), noise_key, num_conditions, num_draws)
+        gradient, log_ratio = gradient_of(weights, arrays, noise, conditions)
         norm = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)))
         usable = jnp.isfinite(norm)
         gradient = jax.tree.map(lambda leaf: leaf * jnp.minimum(1.0, _CLIP / (norm + 1e-6)), gradient)
@@ -309,7 +393,7 @@ def _run_chunk(fixed, state: State, num_conditions: int, num_draws: int, learnin
 
     evaluate = jnp.arange(CHUNK + 1) == CHUNK
     state, log_ratios = jax.lax.scan(step, state, evaluate)
-    return state, log_ratios[-1]
+    return jax.lax.with_sharding_constraint((state, log_ratios[-1]), everywhere(mesh))
 
 
 def _optimizer() -> optax.GradientTransformation:

@@ -14,6 +14,8 @@ from arviz_stats.base.array import array_stats
 from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
+from ggmflow.source import DrawsError
+
 Verdict = Literal["good", "fair", "poor"]
 
 MIN_DRAWS = 25  # fewer have no tail to fit
@@ -118,7 +120,7 @@ def importance_weights(log_ratio: Float[np.ndarray, " N"]) -> ImportanceWeights:
     usable = np.where(invalid, -np.inf, log_ratio)
     top = usable.max()
     if not np.isfinite(top):
-        raise ValueError(f"None of the {num_draws} draws has a finite density, so there is nothing to weigh.")
+        raise DrawsError(f"None of the {num_draws} draws has a finite density, so there is nothing to weigh.")
     log_weights, khat = _smooth(usable - top)
     log_sum = logsumexp(log_weights)
     values = np.exp(log_weights - log_sum)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from bokeh.document import Document
 from bokeh.io.state import curstate
-from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 from tornado.ioloop import IOLoop
 from tornado.websocket import websocket_connect
 
@@ -56,6 +56,76 @@ def test_websockets_of_other_pages_are_refused(origin, accepted):
     else:
         with pytest.raises(HTTPClientError, match="403"):
             IOLoop().run_sync(connect, timeout=20)
+
+
+@pytest.mark.parametrize(
+    "host, path, answer",
+    [
+        (None, "", 200),
+        ("127.0.0.1:{port}", "", 200),
+        ("evil.example:{port}", "", 403),
+        ("evil.example", "", 403),
+        ("localhost.evil.example:{port}", "", 403),
+        ("localhost:1", "", 403),
+        ("evil.example:{port}", "autoload.js", 403),
+        ("evil.example:{port}", "metadata", 403),
+    ],
+)
+def test_a_name_that_leads_here_from_elsewhere_is_not_answered(host, path, answer):
+    """DNS rebinding: a foreign page whose name was made to lead to this machine counts as one site with ours."""
+
+    async def status():
+        running, address = await server._listen(lambda doc: None, 0)
+        running.start()
+        headers = {} if host is None else {"Host": host.format(port=address.rstrip("/").rsplit(":", 1)[1])}
+        try:
+            found = await AsyncHTTPClient().fetch(f"{address}{path}", headers=headers, raise_error=False)
+            return found.code
+        finally:
+            await server._stop(running)
+
+    assert IOLoop().run_sync(status, timeout=20) == answer
+
+
+def test_a_websocket_needs_both_names():
+    async def connect():
+        running, address = await server._listen(lambda doc: None, 0)
+        running.start()
+        try:
+            url, port = f"{address.replace('http', 'ws')}ws", address.rstrip("/").rsplit(":", 1)[1]
+            said = []
+            for host in (f"localhost:{port}", f"evil.example:{port}"):
+                request = HTTPRequest(url, headers={"Origin": address.rstrip("/"), "Host": host})
+                connection = await websocket_connect(request, subprotocols=["bokeh", _token(running)])
+                said.append(await connection.read_message())
+                connection.close()
+            return said
+        finally:
+            await server._stop(running)
+
+    own, foreign = IOLoop().run_sync(connect, timeout=20)
+    assert "ACK" in own and foreign is None  # the second was closed without a word
+
+
+def test_no_path_leads_to_a_file(tmp_path):
+    """Neither in the address nor in what a page may send with it."""
+    (tmp_path / "secret.txt").write_text("a secret")
+    up = "../" * 12
+
+    async def answers():
+        running, address = await server._listen(lambda doc: None, 0)
+        running.start()
+        target = str(tmp_path / "secret.txt").lstrip("/")
+        paths = [f"{up}{target}", f"static/{up}{target}", f"static//{target}", f"static/%2e%2e/%2e%2e/{target}"]
+        paths += [f"?file={up}{target}", f"?bokeh-session-id={up}{target}", f"file:///{target}"]
+        try:
+            client = AsyncHTTPClient()
+            return [(await client.fetch(f"{address}{path}", raise_error=False)).body or b"" for path in paths]
+        finally:
+            await server._stop(running)
+
+    found = IOLoop().run_sync(answers, timeout=20)
+    assert len(found) == 7 and not any(b"a secret" in body for body in found)
 
 
 def _token(running):

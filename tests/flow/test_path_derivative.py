@@ -85,8 +85,8 @@ def test_gradient_is_the_path_derivative(name):
     """∇_θ [log q_frozen(Ω(z; θ)) − log p̃(Ω(z; θ))], by central differences along one direction per parameter array."""
     flow, conditions = prepared(name, True)
     key, step = jax.random.key(7), 2e-5
-    (_, log_ratio), gradient = run_loss(flow, key, conditions, NUM_DRAWS)
     z, each = noise_of(key, flow, NUM_DRAWS * len(conditions)), jnp.repeat(conditions, NUM_DRAWS, 0)
+    (_, log_ratio), gradient = run_loss(flow, z.T.reshape(-1, len(conditions), NUM_DRAWS), conditions)
 
     arrays, rest = eqx.partition(flow.learned, eqx.is_inexact_array)
     leaves, structure = jax.tree.flatten(arrays)

@@ -9,6 +9,7 @@ import pytest
 from ggmflow.baselines import graphical_lasso
 from ggmflow.data import Scatter
 from ggmflow.gibbs import sample
+from ggmflow.gibbs.chains import _wishart_rows
 from tests.oracles import weighted_moments
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference"
@@ -112,6 +113,18 @@ def test_starts_where_it_is_told_and_repeats_itself():
     elsewhere = sample(jax.random.key(0), scatter, **cold)
     np.testing.assert_array_equal(from_far.draws, again.draws)
     assert not np.allclose(from_far.draws[:, 0], elsewhere.draws[:, 0])
+
+
+@pytest.mark.parametrize("s", [4, 2])
+def test_default_starts_are_wishart_under_the_condition_of_each_chain(s):
+    """Means ν Ψ⁻¹ at four conditions in turns: at most 40 z, |z| < 5, false-alarm rate 2e-5."""
+    scatter, num_chains = make_scatter(4), 4000
+    lam, T = np.where(np.arange(num_chains) % 2, 1.0, 50.0), np.where(np.arange(num_chains) % 4 < 2, 1.0, 0.3)
+    rows = _wishart_rows(jax.random.key(0), scatter, lam, T, s)
+    for k in range(4):
+        mean = (scatter.n / T[k] + 5) * T[k] * np.linalg.inv(scatter.matrix + lam[k] * np.eye(4))[:s]
+        part = rows[k::4]
+        assert np.abs((part.mean(0) - mean) / part.std(0)).max() < 5 / np.sqrt(len(part))
 
 
 def test_thin_and_progress():

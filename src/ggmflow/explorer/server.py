@@ -1,7 +1,8 @@
 """The explorer as a server on this machine, or in a notebook.
 
-It answers on the loopback interface only and accepts websockets only from pages of its own address, so that no other
-page in the same browser can talk to it. It reads no file that a page names.
+It answers on the loopback interface only, to requests that call it by its own address, and accepts websockets only from
+pages of that address: no other page in the same browser can talk to it, even if its name leads here. It reads no file
+that a page names.
 """
 
 import asyncio
@@ -20,11 +21,14 @@ from bokeh.application import Application
 from bokeh.application.handlers import FunctionHandler
 from bokeh.document import Document
 from bokeh.io import output_notebook, show
+from bokeh.server.auth_provider import NullAuth
 from bokeh.server.server import Server
+from tornado.web import HTTPError
 
 from ggmflow.estimator import GraphicalFlow
 from ggmflow.explorer.session import Prepared, make_document, prepare
 
+_HOSTS = ("localhost", "127.0.0.1")
 _TALKATIVE = ("bokeh.server.views.ws", "bokeh.server.protocol_handler", "tornado.application")
 
 
@@ -105,6 +109,33 @@ def _closed_pages_are_no_news() -> Iterator[None]:
             logger.removeFilter(worth_telling)
 
 
+class _OwnAddress(NullAuth):
+    """Lets everybody in who asks for this server by its own name.
+
+    A page elsewhere can make its own name lead to this machine; then a browser takes both for one site, but still says
+    which name it asked for.
+    """
+
+    def __init__(self, own: list[str]):
+        self._own = own
+        super().__init__()
+
+    @property
+    def get_user(self) -> Callable[[Any], str]:
+        """What Bokeh asks before it answers."""
+        return self._check
+
+    @property
+    def login_url(self) -> str:
+        """Bokeh wants one, though nobody is ever sent there."""
+        return "/"
+
+    def _check(self, handler: Any) -> str:
+        if handler.request.host not in self._own:
+            raise HTTPError(403, "this server is called by another name")
+        return "the user"
+
+
 async def _listen(make: Callable[[Document], None], port: int) -> tuple[Server, str]:
     """A server that has its port but does not answer yet."""
     if not 0 <= port < 2**16:
@@ -116,8 +147,9 @@ async def _listen(make: Callable[[Document], None], port: int) -> tuple[Server, 
     except OSError as error:
         why = "another program uses it" if error.errno == errno.EADDRINUSE else error.strerror
         raise OSError(error.errno, f"cannot use port {port}: {why}; choose another one") from None
-    own = [f"{host}:{port}" for host in ("localhost", "127.0.0.1")]
+    own = [f"{host}:{port}" for host in _HOSTS]
     options: dict[str, Any] = {"address": "localhost", "port": port, "allow_websocket_origin": own}
+    options["auth_provider"] = _OwnAddress(own)
     server = Server({"/": Application(FunctionHandler(make))}, **options)
     return server, f"http://localhost:{port}/"
 

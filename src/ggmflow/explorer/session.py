@@ -48,7 +48,7 @@ from ggmflow.explorer.panels import (
     Pairs,
     Plane,
 )
-from ggmflow.export import entry_table, graphml
+from ggmflow.export import csv_text, entry_table, graphml
 from ggmflow.views import Surface, View
 
 # What makes an edge: label, rule, level of the intervals.
@@ -527,7 +527,7 @@ class Session:
         rule, level = RULES[str(self.rule.value)]
         table = entry_table(self.seen.posterior, level, rule)
         table["num_draws"] = self.seen.posterior.num_draws  # a page in motion has fewer than one at rest
-        self._save("summary.csv", "text/csv", table.to_csv(index=False))
+        self._save("summary.csv", "text/csv", csv_text(table))
 
     def _save(self, name: str, kind: str, text: str) -> None:
         self.file.data = {"name": [name], "type": [kind], "text": [text]}

@@ -89,9 +89,10 @@ def build_flow(
     """
     scatter = np.asarray(scatter, np.float32)
     low, high = np.asarray(low, np.float32), np.asarray(high, np.float32)
+    check_architecture(architecture)
     if architecture == "structured":
         bijection = StructuredColumns(key, scatter, n_samples, n_query, low, high, **options)
-    elif architecture == "paper":
+    else:
         # Start near the precision matrix of independent variables.
         start = (n_samples + len(scatter) + 1) / (np.diagonal(scatter) + np.exp((low[0] + high[0]) / 2))
         scale = np.where(high > low, (high - low) / 2, 1.0)
@@ -99,14 +100,18 @@ def build_flow(
         bijection = paper_bijection(
             key, len(scatter), n_query, condition_center=(low + high) / 2, condition_scale=scale, **options
         )
-    else:
-        raise ValueError(f"unknown architecture {architecture!r}: choose 'structured' or 'paper'")
     # Wrapped until `unwrap`, so that training leaves them alone.
     fixed: dict[str, Any] = {
         "scatter": NonTrainable(jnp.asarray(scatter)),
         "n_samples": NonTrainable(jnp.asarray(n_samples, jnp.float32)),
     }
     return MatrixFlow(bijection, n_query=n_query, **fixed)
+
+
+def check_architecture(architecture: object) -> None:
+    """Refuse what is the name of none."""
+    if not isinstance(architecture, str) or architecture not in ("structured", "paper"):
+        raise ValueError(f"unknown architecture {architecture!r}: choose 'structured' or 'paper'")
 
 
 def query_first(query: Int[np.ndarray, " s"], n_features: int) -> Int[np.ndarray, " d"]:
@@ -123,15 +128,23 @@ def untrained_flow(
         return build_flow(key, architecture, ordered.matrix, ordered.n, len(query), ranges.low, ranges.high)
 
 
+def draw_noise(flow: MatrixFlow, key: PRNGKeyArray, num_conditions: int, num_draws: int) -> Float[Array, "D c m"]:
+    """The noise of m draws under each of c conditions."""
+    D = flow.n_entries
+    if isinstance(flow.bijection, StructuredColumns):
+        return jax.random.normal(key, (D, num_conditions * num_draws)).reshape(D, num_conditions, num_draws)
+    keys = jax.random.split(key, num_conditions)
+    return jnp.moveaxis(jax.vmap(lambda key: jax.random.normal(key, (num_draws, D)))(keys), 2, 0)
+
+
 @_full_precision
 def flow_loss(
-    flow: MatrixFlow, key: PRNGKeyArray, conditions: Float[Array, "c 3"], num_draws: int
+    flow: MatrixFlow, noise: Float[Array, "D c m"], conditions: Float[Array, "c 3"]
 ) -> tuple[Float[Array, ""], Float[Array, "c m"]]:
     """A number with the gradient of the loss, and log q − log p̃ of m draws under each of c conditions."""
     if isinstance(flow.bijection, StructuredColumns):
-        return path_derivative_loss(flow.bijection, key, conditions, num_draws)
-    keys = jax.random.split(key, len(conditions))
-    _, log_q, log_p = jax.vmap(lambda key, condition: draw(flow, key, condition, num_draws))(keys, conditions)
+        return path_derivative_loss(flow.bijection, noise, conditions)
+    _, log_q, log_p = jax.vmap(lambda z, condition: _push(flow, z, condition))(jnp.moveaxis(noise, 0, 2), conditions)
     return jnp.mean(log_q - log_p), jax.lax.stop_gradient(log_q - log_p)
 
 
@@ -143,8 +156,11 @@ def draw(
     if isinstance(flow.bijection, StructuredColumns):
         entries, log_q, log_p = sample_columns(flow.bijection, key, condition, num_draws)
         return entries.T, log_q, log_p
+    return _push(flow, jax.random.normal(key, (num_draws, flow.n_entries), flow.scatter_matrix.dtype), condition)
+
+
+def _push(flow: MatrixFlow, z: Float[Array, "m D"], condition: Float[Array, " 3"]):
     flow = unwrap(flow)
-    z = jax.random.normal(key, (num_draws, flow.n_entries), flow.scatter.dtype)
     entries, log_det = jax.vmap(flow.bijection.transform_and_log_det, (0, None))(z, condition)
     log_q = _log_normal(z) - log_det
     flow, wide, condition = widen((flow, entries, condition))

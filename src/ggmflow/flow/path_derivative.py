@@ -49,7 +49,7 @@ class Tangent(NamedTuple):
 
 
 def path_derivative_loss(
-    flow: StructuredColumns, key: PRNGKeyArray, conditions: Float[Array, "c 3"], num_draws: int
+    flow: StructuredColumns, noise: Float[Array, "D c m"], conditions: Float[Array, "c 3"]
 ) -> tuple[Float[Array, ""], Float[Array, "c m"]]:
     """A number whose gradient in the flow is the path derivative, and log q − log p̃ of every draw.
 
@@ -57,12 +57,10 @@ def path_derivative_loss(
     ----------
     flow
         The flow; differentiate with respect to it.
-    key
-        For the noise.
+    noise
+        Standard normal, of m draws for each condition.
     conditions
         [log λ, q, log T] of c conditions.
-    num_draws
-        m, draws per condition.
 
     Returns
     -------
@@ -73,12 +71,12 @@ def path_derivative_loss(
     """
     flow = unwrap(flow)
     frozen = jax.lax.stop_gradient(flow)
-    geometry = flow.geometries(conditions, num_draws)
+    geometry = flow.geometries(conditions, noise.shape[2])
     fixed = jax.lax.stop_gradient(geometry)
-    z = jax.random.normal(key, (*flow.shape, fixed.q.shape[-1]))
+    z = noise.reshape(len(noise), -1)
     L, omega, _ = jax.lax.stop_gradient(draw_columns(frozen, fixed, z))
-    noise = place(z, flow)
-    tangent = jax.lax.stop_gradient(_tangent(frozen, fixed, L, omega, noise))
+    placed = place(z, flow)
+    tangent = jax.lax.stop_gradient(_tangent(frozen, fixed, L, omega, placed))
 
     def log_ratio(L, omega):
         return _log_prob(frozen, fixed, L, omega, tangent) - log_target(fixed, L, omega)
@@ -93,8 +91,8 @@ def path_derivative_loss(
     product += jnp.pad(jnp.einsum("ijb,ikb->jkb", half, L), ((0, len(L) - flow.n_query), (0, 0), (0, 0)))
     adjoint = solve_adjoint(frozen, fixed, L, tangent, slope_L + jnp.where(is_below_or_on(flow), product, 0.0))
     adjoint = jax.lax.stop_gradient(adjoint)
-    surrogate = jnp.sum(adjoint * _next_columns(flow, geometry, L, omega, noise, tangent)) / value.size
-    return surrogate, jax.lax.stop_gradient(value).reshape(len(conditions), num_draws)
+    surrogate = jnp.sum(adjoint * _next_columns(flow, geometry, L, omega, placed, tangent)) / value.size
+    return surrogate, jax.lax.stop_gradient(value).reshape(noise.shape[1:])
 
 
 def sample_columns(

@@ -18,6 +18,7 @@ from scipy.linalg import solve_triangular
 
 from ggmflow.data import Scatter
 from ggmflow.gibbs.sweep import draw_noise, sweep
+from ggmflow.memory import require
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -185,7 +186,7 @@ def sample(
             raise ValueError(f"{name} must be a whole number, at least {least}; it is {value!r}.")
     if s > d:
         raise ValueError(f"n_query must be at most the number of variables, {d}; it is {s}.")
-    lam, q, temperature, start = _per_chain(lam, q, temperature, start, num_chains, (s, d))
+    lam, q, temperature, start = _per_chain(lam, q, temperature, start, num_chains, num_draws, (s, d))
     if hyperprior is not None:
         if not np.all(np.isreal(hyperprior)) or np.shape(hyperprior) != (2,) or min(hyperprior) <= 0:
             raise ValueError(f"hyperprior must be a positive shape and a positive rate; it is {hyperprior!r}.")
@@ -245,8 +246,8 @@ def _check_state(rows, lam, scatter):
         )
 
 
-def _per_chain(lam, q, temperature, start, num_chains, shape):
-    """Check the conditions and give every chain its own."""
+def _per_chain(lam, q, temperature, start, num_chains, num_draws, shape):
+    """Check the conditions and give every chain its own, if its draws can be kept."""
     conditions = {"lam": lam, "q": q, "temperature": temperature}
     for name, value in conditions.items():
         value = np.asarray(value)
@@ -279,6 +280,9 @@ def _per_chain(lam, q, temperature, start, num_chains, shape):
             f"lam, q, temperature and start must agree on the number of chains; they give {sorted(lengths)}."
         )
     num_chains = lengths.pop() if lengths else num_chains
+    what = f"{num_chains} chains of {num_draws} draws of {shape[0]} × {shape[1]} entries"
+    advice = "use fewer chains, fewer draws further apart (num_draws, thin), or a query"
+    require(8 * num_chains * num_draws * shape[0] * shape[1], what, advice)
     lam, q, temperature = (np.broadcast_to(value, num_chains).copy() for value in conditions.values())
     return lam, q, temperature, None if start is None else np.broadcast_to(start, (num_chains, *shape)).copy()
 
@@ -286,15 +290,20 @@ def _per_chain(lam, q, temperature, start, num_chains, shape):
 def _wishart_rows(key, scatter, lam, temperature, n_query):
     """Rows [Ω₁₁ Ω₁₂] of Wishart(n/T + d + 1, T(S + λI)⁻¹), one draw per chain, by its Bartlett factor."""
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    d, s = scatter.n_features, n_query
-    out = np.empty((lam.shape[0], s, d))
-    for c in range(lam.shape[0]):
-        bartlett = np.tril(rng.standard_normal((d, s)), -1)
-        dof = scatter.n / temperature[c] + d + 1 - np.arange(s)
-        bartlett[np.arange(s), np.arange(s)] = np.sqrt(rng.chisquare(dof))
+    (d, s), num_chains = (scatter.n_features, n_query), len(lam)
+    bartlett, diagonal = np.empty((d, num_chains, s)), np.arange(s)
+    for c in range(num_chains):
+        bartlett[:, c] = np.tril(rng.standard_normal((d, s)), -1)
+        bartlett[diagonal, c, diagonal] = np.sqrt(rng.chisquare(scatter.n / temperature[c] + d + 1 - diagonal))
+    out = np.empty((num_chains, s, d))
+    # Chains of one (λ, T) share a factor and one call to solve with it: a thousand calls take seconds.
+    conditions, which = np.unique(np.column_stack([lam, temperature]), axis=0, return_inverse=True)
+    for k, (lam_k, T) in enumerate(conditions):
+        chains = np.flatnonzero(which == k)
         # Ψ = UUᵀ with U upper triangular, so L = U⁻ᵀB is lower triangular with LLᵀ ~ Wishart(·, Ψ⁻¹).
-        psi = (scatter.matrix + lam[c] * np.eye(d)) / temperature[c]
+        psi = (scatter.matrix + lam_k * np.eye(d)) / T
         U = np.linalg.cholesky(psi[::-1, ::-1])[::-1, ::-1]
-        L = solve_triangular(U.T, bartlett, lower=True)
-        out[c] = L[:s] @ L.T
+        L = solve_triangular(U.T, bartlett[:, chains].reshape(d, -1), lower=True).reshape(d, -1, s)
+        L = np.moveaxis(L, 1, 0)
+        out[chains] = L[:, :s] @ np.swapaxes(L, 1, 2)
     return out

@@ -41,6 +41,8 @@ def write_page(results: Path, path: Path) -> None:
     tables = {name: read_tables(results / name) for name in found}
     verdicts = pd.concat([experiment(name).verdicts(tables[name]) for name in found], ignore_index=True)
     parts = [_OPENING, markdown(list(verdicts.columns), verdicts.to_numpy().tolist()), ""]
+    if missing := [f"`{name}`" for name in EXPERIMENTS if name not in found]:
+        parts += [f"Still to be run: {', '.join(missing)}.", ""]
     for name in found:
         parts += [experiment(name).section(tables[name]).strip(), "", _made(read_about(results / name) or {}), ""]
     write_text(path, "\n".join(parts).rstrip() + "\n")

@@ -25,10 +25,15 @@ def labelled(tables: Tables) -> Frame:
 
 
 def agreement_labelled(tables: Tables) -> Frame:
-    """Quantile errors with labels, and `used`: the error of the draws that the flow's rows rest on."""
+    """Quantile errors with labels, of the draws that the flow's rows rest on (`used`), and without the reference's own.
+
+    Errors of independent origin add in squares: `beyond` is √(used² − own²), zero where the reference's own is larger.
+    """
     table = tables["agreement"]
     labels = [_label("flow", *row) for row in table[["choice", "q"]].itertuples(index=False)]
-    return table.assign(label=labels, used=table["refined_error"].fillna(table["flow_error"]))
+    used = table["refined_error"].fillna(table["flow_error"])
+    beyond = np.sqrt((used**2 - table["exact_error"] ** 2).clip(lower=0))
+    return table.assign(label=labels, used=used, beyond=beyond)
 
 
 def _label(method: str, choice: str, q: float) -> str:

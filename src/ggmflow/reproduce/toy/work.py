@@ -28,7 +28,7 @@ from ggmflow.conditions import Ranges
 from ggmflow.data import Scatter
 from ggmflow.estimator import GraphicalFlow
 from ggmflow.evidence import published_constants
-from ggmflow.flow.build import build_flow, flow_loss
+from ggmflow.flow.build import build_flow, draw_noise, flow_loss
 from ggmflow.plot.pairs import strongest
 from ggmflow.posterior import PoorFitWarning, Posterior
 from ggmflow.reproduce.choice import cross_validation, peak
@@ -235,7 +235,11 @@ def run_speed(settings: Settings) -> dict[str, pd.DataFrame]:
     ranges = Ranges(settings.lam_range, settings.q_range, (settings.cold, 1.0))
     size = dict(zip(("num_layers", "num_blocks", "width", "num_sigmoids"), settings.published_size, strict=True))
     conditions = jnp.asarray(condition_grid(BATCH // 4, ranges.low, ranges.high))
-    gradient = eqx.filter_jit(eqx.filter_grad(lambda flow, key: flow_loss(flow, key, conditions, 4)[0]))
+
+    def loss(flow, key):
+        return flow_loss(flow, draw_noise(flow, key, len(conditions), 4), conditions)[0]
+
+    gradient = eqx.filter_jit(eqx.filter_grad(loss))
     with compilation_cache_enabled(), jax.enable_x64(False):
         data = (scatter.matrix, scatter.n, settings.n_features, ranges.low, ranges.high)
         flow = build_flow(jax.random.key(0), "paper", *data, **size)

@@ -1,0 +1,300 @@
+"""Simulation-based calibration of the exact sampler, the flow and the weighted flow: are their posteriors right?
+
+    Ω₀ ~ p(· | λ, q),    rows of X ~ N(0, Ω₀⁻¹),    Ω₁ … Ω_L ~ what is tested, given X,    rank = #{l : f(Ω_l) < f(Ω₀)}
+
+Where Ω₁ … Ω_L come from the posterior, Ω₀ is one more draw of it: for every f, λ and q the rank is uniform on 0 … L
+(Talts et al. 2018), and an interval of 90 % holds f(Ω₀) in 90 % of all replications. f is a diagonal entry, an
+off-diagonal entry (both chosen at random in every replication) or log det Ω. S = XᵀX is neither centred nor scaled: the
+model is taken as it is. Two mistakes go the same way and must be seen.
+
+    python -m benchmarks.trust.calibration [--quick]
+
+The full run keeps every replication in results/calibration.csv: one that was cut goes on, and one that is complete is
+only summed up again, so remove the file to measure anew. It writes docs/tables/calibration.csv, with every p-value and
+every coverage, and docs/assets/calibration.png.
+"""
+
+import argparse
+import csv
+import time
+import warnings
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from rich.console import Console
+from rich.table import Table
+from scipy import stats
+
+import ggmflow as gf
+from benchmarks.trust import Row
+from benchmarks.trust.ranks import (
+    BAR,
+    LEVEL,
+    L,
+    Line,
+    Outcome,
+    coverage_lines,
+    draw,
+    load,
+    pick,
+    rank_lines,
+    save,
+    values,
+)
+from ggmflow import gibbs
+from ggmflow.data import Scatter
+from ggmflow.weights import khat_limit
+
+DONE, TABLE = Path("results/calibration.csv"), Path("docs/tables/calibration.csv")
+FIGURE = Path("docs/assets/calibration.png")
+SEED = 20231210  # chosen once, before anything was seen
+ROWS = {3: 10, 6: 15}  # d → n
+CONDITIONS = tuple(product((1.0, 4.0), (1.0, 0.5, 0.25)))  # (λ, q), which take turns
+EXACT, FLOW, WEIGHTED = SAMPLERS = ("exact sampler", "flow", "weighted flow")
+SHAPE, NARROW = MISTAKES = ("γ of shape n/2", "sd × 0.7")
+REPLICATIONS = 210
+SEEN = 1e-4  # a mistake is seen if a p-value is below
+# Draws of an entry four sweeps apart are nearly independent: measured for the prior at d = 6.
+PRIOR_SWEEPS = 500
+CHAINS: dict[str, Any] = {"num_chains": L, "num_draws": 5, "num_warmup": 50, "thin": 10}
+FIT: dict[str, Any] = {"lam": (0.5, 8.0), "q": (0.25, 1.25), "temperature": 1.0, "steps": 300, "progress": False}
+TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+
+
+class Problem(NamedTuple):
+    """A replication: the truth, the data, and which entries are looked at.
+
+    Attributes
+    ----------
+    index
+        Its number, which seeds all that is drawn for it.
+    lam, q
+        Of prior and posterior.
+    truth : (d, d) array
+        Ω₀.
+    scatter
+        The data.
+    entries : (i, (j, k))
+        Positions of a diagonal and of an off-diagonal entry.
+    """
+
+    index: int
+    lam: float
+    q: float
+    truth: Float[np.ndarray, "d d"]
+    scatter: Scatter
+    entries: tuple[int, tuple[int, int]]
+
+    def functions(self, Omega: Float[np.ndarray, "... d d"]) -> Float[np.ndarray, "f ..."]:
+        """The three f of matrices."""
+        i, (j, k) = self.entries
+        return np.stack([Omega[..., i, i], Omega[..., j, k], np.linalg.slogdet(Omega)[1]])
+
+
+def scatter_of(S: Float[np.ndarray, "d d"], n: int) -> Scatter:
+    """S and n as they are."""
+    d = len(S)
+    return Scatter(S, n, np.zeros(d), np.ones(d), tuple(f"x{k}" for k in range(d)))
+
+
+def prior_draws(
+    d: int, lam: Float[np.ndarray, " N"], q: Float[np.ndarray, " N"], seed: int = 0
+) -> Float[np.ndarray, "N d d"]:
+    """One draw of the prior for each (λ, q), from a chain of its own: the exact sampler without data."""
+    key = jax.random.fold_in(jax.random.key(SEED), d + 100 * seed)
+    chains = gibbs.sample(key, Scatter.without_data(d), lam, q, num_draws=1, num_warmup=0, thin=PRIOR_SWEEPS)
+    return chains.draws[:, 0]
+
+
+def conditions(num: int) -> Float[np.ndarray, "2 num"]:
+    """λ and q of so many replications."""
+    return np.array([CONDITIONS[k % len(CONDITIONS)] for k in range(num)]).T
+
+
+@cache
+def problems(d: int, num: int) -> list[Problem]:
+    """Replications of one size."""
+    rng = np.random.default_rng([SEED, d])
+    lam, q = conditions(num)
+    out = []
+    for index, truth in enumerate(prior_draws(d, lam, q)):
+        # Ω₀ = CCᵀ, so C⁻ᵀz has the covariance Ω₀⁻¹.
+        X = np.linalg.solve(np.linalg.cholesky(truth).T, rng.standard_normal((d, ROWS[d])))
+        i, (j, k) = int(rng.integers(d)), rng.permutation(d)[:2].tolist()
+        scatter = scatter_of(X @ X.T, ROWS[d])
+        out.append(Problem(index, float(lam[index]), float(q[index]), truth, scatter, (i, (j, k))))
+    return out
+
+
+def check_truths(problems: list[Problem]) -> tuple[float, float]:
+    """z of a mean and p-value of a distribution that are known of the prior, with D = d(d+1)/2 free entries:
+
+    E λ(½ tr Ω + q Σ|ω_ij|^q) = D, because ∫p(cΩ) d(cΩ) does not depend on c;    at q = 1 the sum is Gamma(D).
+    """
+    d = len(problems[0].truth)
+    row, col = np.triu_indices(d, 1)
+    sums = []
+    for each in problems:
+        off = each.q * np.sum(np.abs(each.truth[row, col]) ** each.q)
+        sums.append(each.lam * (0.5 * np.trace(each.truth) + off))
+    z = (np.mean(sums) - d * (d + 1) / 2) / stats.sem(sums)
+    lasso = [value for value, each in zip(sums, problems, strict=True) if each.q == 1]
+    return float(z), float(stats.kstest(lasso, stats.gamma(d * (d + 1) / 2).cdf).pvalue)
+
+
+# ----------------------------------------------------------------------------------------------------- one replication
+def outcome(
+    sampler: str,
+    problem: Problem,
+    draws: Float[np.ndarray, "L d d"],
+    ends: Float[np.ndarray, "2 d d"],
+    log_det: Float[np.ndarray, " N"],
+    *known: float,
+) -> Outcome:
+    """Ranks of the truth among L draws; whether intervals, given or from draws of log det, hold it."""
+    truth, (i, pair) = problem.functions(problem.truth), problem.entries
+    ranks = np.sum(problem.functions(draws) < truth[:, None], axis=1).tolist()
+    low, high = np.quantile(log_det, TAILS, method="hazen")
+    inside = (ends[0] <= problem.truth) & (problem.truth <= ends[1])
+    covered = tuple(int(hit) for hit in (inside[i, i], inside[pair], low <= truth[2] <= high))
+    share = float(np.mean(inside[np.triu_indices(len(inside))]))
+    condition = (len(inside), problem.index, problem.lam, problem.q)
+    return Outcome(sampler, *condition, tuple(ranks), covered, share, *known)
+
+
+def run_chains(problem: Problem, scatter: Scatter) -> Float[np.ndarray, "chains draws d d"]:
+    """The exact sampler from its own starts; the last states of chains are independent of each other."""
+    key = jax.random.fold_in(jax.random.key(SEED + 1), 1000 * len(problem.truth) + problem.index)
+    return gibbs.sample(key, scatter, problem.lam, problem.q, **CHAINS).draws
+
+
+def of_chains(sampler: str, problem: Problem, draws: Float[np.ndarray, "chains draws d d"]) -> Outcome:
+    """Ranks among the last states, intervals from all."""
+    pooled = draws.reshape(-1, *draws.shape[2:])
+    ends = np.quantile(pooled, TAILS, axis=0, method="hazen")
+    return outcome(sampler, problem, draws[:, -1], ends, np.linalg.slogdet(pooled)[1])
+
+
+def replicate_exact(problem: Problem) -> list[Outcome]:
+    """The exact sampler and two mistakes.
+
+    n enters a sweep in one place only, γ ~ Gamma(n/2 + 1, ·). The shape n/2 of a published sampler is therefore the
+    posterior of the same S with n − 2 rows.
+    """
+    S, n = problem.scatter.matrix, int(problem.scatter.n)
+    draws = run_chains(problem, problem.scatter)
+    mean = draws.mean(axis=(0, 1))
+    return [
+        of_chains(EXACT, problem, draws),
+        of_chains(SHAPE, problem, run_chains(problem, scatter_of(S, n - 2))),
+        of_chains(NARROW, problem, mean + 0.7 * (draws - mean)),
+    ]
+
+
+def replicate_flow(problem: Problem) -> list[Outcome]:
+    """A fit of its own, as it is and weighted: by importance weights if k̂ allows them, as the library does."""
+    seeds = np.random.SeedSequence([SEED, len(problem.truth), problem.index]).generate_state(4).tolist()
+    model = gf.GraphicalFlow(**FIT, random_state=seeds[0]).fit(problem.scatter)
+    post = model.posterior(problem.lam, problem.q, random_state=seeds[1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", gf.PoorFitWarning)
+        known = [float(post.diagnostics()[name] or 0.0) for name in ("khat", "ess")]
+        plain = post.sample(4000, seeds[2])
+        # A quarter: four times as many are made and weighted, so that one compiled program serves all draws.
+        usable = known[0] < khat_limit(4000)
+        weighted = post.sample(1000, seeds[3], weighted=True) if usable else post.sample(4000, seeds[3])
+        ends, ends_used = post.interval(LEVEL, weighted=False), post.interval(LEVEL)
+    return [
+        outcome(FLOW, problem, plain[:L], ends, np.linalg.slogdet(plain)[1], *known),
+        outcome(WEIGHTED, problem, weighted[:L], ends_used, np.linalg.slogdet(weighted)[1], *known),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------------ all of it
+def run(sizes: tuple[int, ...], num: int, num_fits: int, file: Path | None, console: Console) -> list[Outcome]:
+    """All replications but those in the file; for each one outcome of every sampler and mistake."""
+    found, begin = [] if file is None or not file.exists() else load(file), time.perf_counter()
+    if found:
+        console.print(f"{len(found)} lines of {file} were measured before: remove it to measure anew", style="dim")
+    known = {(one.d, one.index, one.sampler) for one in found}
+    work = ((EXACT, replicate_exact, num), (FLOW, replicate_flow, num_fits))
+    for d, (sampler, replicate, wanted) in product(sizes, work):
+        for problem in problems(d, num)[:wanted]:
+            if (d, problem.index, sampler) not in known:
+                found += replicate(problem)
+                if file is not None and (problem.index % 10 == 9 or problem.index == wanted - 1):
+                    save(file, found)
+        console.print(f"d = {d}, {sampler}: {(time.perf_counter() - begin) / 60:.1f} min so far", style="dim")
+    return found
+
+
+def as_rows(found: list[Outcome]) -> list[Row]:
+    """What must hold, and beside it what is only told."""
+    ranks = [line for line in rank_lines(found) if line.low is not None]
+    coverage = [line for line in coverage_lines(found) if line.low is not None]
+    out = []
+    for sampler, d in product(SAMPLERS, values(found, "d")):
+        part = [line for line in ranks if (line.sampler, line.d) == (sampler, f"{d}")]
+        least = min(part, key=lambda line: line.value)
+        what = f"ranks, {sampler}, d = {d}, {least.replications} replications: smallest of {len(part)} p-values"
+        value = f"{least.value:.2g} ({least.function}, {least.statistic})"
+        out.append(Row(what, value, f"≥ {BAR:g}", least.holds))
+    ours = [line.value for line in ranks if line.sampler in SAMPLERS]
+    value = f"{min(ours):.2g}; {BAR:g}/{len(ours)} is {BAR / len(ours):.2g}"
+    out.append(Row(f"smallest of all {len(ours)} p-values, beside Bonferroni's bound", value))
+    for mistake, d in product(MISTAKES, values(found, "d")):
+        least = min(line.value for line in ranks if (line.sampler, line.d) == (mistake, f"{d}"))
+        out.append(Row(f"a mistake, {mistake}, d = {d}: smallest p-value", f"{least:.1g}", f"< {SEEN:g}", least < SEEN))
+    for sampler, q in product(SAMPLERS, values(found, "q")):
+        part = [line for line in coverage if (line.sampler, line.q) == (sampler, f"{q:g}")]
+        low, high = (100 * (end or 0.0) for end in part[0][-2:])
+        value = ", ".join(f"{line.function} {100 * line.value:.1f}" for line in part) + " %"
+        what = f"90 % intervals, {sampler}, q = {q:g}, {part[0].replications} data sets"
+        out.append(Row(what, value, f"{low:.1f} to {high:.1f} %", all(line.holds for line in part)))
+    fits = pick(found, sampler=FLOW)
+    forbidden = sum(one.khat >= khat_limit(4000) for one in fits)
+    value = f"{forbidden} of {len(fits)}; median ESS {100 * np.median([one.ess for one in fits]):.0f} %"
+    out.append(Row("fits whose k̂ forbids weights, where the weighted flow is plain", value))
+    return out
+
+
+def truth_row(d: int, num: int) -> Row:
+    """Whether so many truths follow the prior."""
+    z, p = check_truths(problems(d, num))
+    what = f"truths, d = {d}: z of a mean and p-value of a distribution known in closed form"
+    return Row(what, f"{z:.2f}, {p:.2g}", f"|z| ≤ 2.58, p ≥ {BAR:g}", abs(z) <= 2.58 and p >= BAR)
+
+
+def measure(quick: bool) -> list[Row]:
+    """Calibration of three samplers; the full run also writes table and figure."""
+    if quick:
+        return [truth_row(3, 204), *as_rows(run((3,), 204, 24, None, Console()))]
+    DONE.parent.mkdir(exist_ok=True)
+    found = run(tuple(ROWS), REPLICATIONS, REPLICATIONS, DONE, Console())
+    with TABLE.open("w", encoding="utf-8", newline="") as file:
+        rows = [
+            [f"{x:.4g}" if isinstance(x, float) else x for x in line]
+            for line in (*rank_lines(found), *coverage_lines(found))
+        ]
+        csv.writer(file, lineterminator="\n").writerows([Line._fields, *rows])
+    draw(found, {name: name for name in SAMPLERS} | {SHAPE: f"a mistake: {SHAPE}"}, FIGURE)
+    return [truth_row(d, REPLICATIONS) for d in ROWS] + as_rows(found)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="three variables and few fits; writes nothing")
+    table = Table("measured", "result", "must be", "")
+    for row in measure(parser.parse_args().quick):
+        table.add_row(*row[:3], "" if row.holds is None else "holds" if row.holds else "does not hold")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Short trainings as a program, with more devices or more processes than a test has, in double precision.
+
+python -m tests.sharded devices DIRECTORY              on 1, 2 and 4 devices, which XLA_FLAGS provides
+python -m tests.sharded process DIRECTORY PORT K       process K of two, joined over loopback
+"""
+
+import sys
+from pathlib import Path
+from unittest import mock
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ggmflow import train
+from ggmflow.cache import compilation_cache_enabled
+from ggmflow.conditions import Ranges
+from ggmflow.data import Scatter
+from ggmflow.flow.build import untrained_flow
+from ggmflow.train import CHUNK, Settings
+from tests.toy import Toy, toy_loss, toy_noise
+
+SETTINGS = Settings(2 * CHUNK, 4, 4)
+
+
+def short_training(kind, *, seed=1, noise=toy_noise, loss=toy_loss, **more):
+    """Two chunks of steps with 4 conditions × 4 draws of the toy flow, or of an architecture."""
+    ranges = Ranges((0.5, 8.0), (0.25, 1.25), (1.0, 1.0))
+    arguments = jax.random.key(seed), ranges.low, ranges.high, SETTINGS
+    with compilation_cache_enabled():
+        if kind == "toy":
+            with mock.patch.multiple(train, draw_noise=noise, flow_loss=loss):
+                return train.train(Toy(), *arguments, **more)
+        from tests.models import TABLE  # which computes
+
+        flow = untrained_flow(jax.random.key(0), kind, Scatter.from_data(TABLE), np.arange(4), ranges)
+        flow = jax.tree.map(lambda leaf: leaf.astype(float) if eqx.is_inexact_array(leaf) else leaf, flow)
+        return train.train(flow, *arguments, **more)
+
+
+def keep(path, trained):
+    """Held-out ELBOs, and all numbers of the flow."""
+    numbers = [np.ravel(leaf) for leaf in jax.tree.leaves(trained.flow) if eqx.is_array(leaf)]
+    np.savez(path, elbo=[report.elbo for report in trained.history], numbers=np.concatenate(numbers))
+
+
+def same_noise(*args):
+    """As if both of two devices took the first part of the noise."""
+    return jnp.tile(toy_noise(*args)[:, :2], (1, 2, 1))
+
+
+def half_a_loss(flow, noise, conditions):
+    """As if two devices did not average, and the first had its way."""
+    return toy_loss(flow, noise[:, :2], conditions[:2])[0], toy_loss(flow, noise, conditions)[1]
+
+
+def on_devices(directory):
+    for kind, counts in (("toy", (1, 2, 4)), ("structured", (1, 4)), ("paper", (1, 2))):
+        for count in counts:
+            keep(directory / f"{kind}{count}.npz", short_training(kind, devices=jax.devices()[:count]))
+    for name, mistake in (("noise", same_noise), ("loss", half_a_loss)):
+        jax.clear_caches()  # or what is compiled would be found by the structure of the flow
+        keep(directory / f"{name}.npz", short_training("toy", devices=jax.devices()[:1], **{name: mistake}))
+
+
+def in_process(directory, port, k):
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(f"127.0.0.1:{port}", num_processes=2, process_id=k)
+    try:
+        short_training("toy", seed=k)
+    except ValueError as error:
+        (directory / f"refused{k}.txt").write_text(str(error))
+    trained = short_training("toy", checkpoint=directory / f"checkpoint{k}")
+    assert trained.flow.mean.is_fully_addressable
+    keep(directory / f"process{k}.npz", trained)
+
+
+if __name__ == "__main__":
+    what, directory, *more = sys.argv[1:]
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_numpy_dtype_promotion", "standard")
+    {"devices": on_devices, "process": in_process}[what](Path(directory), *map(int, more))

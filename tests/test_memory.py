@@ -1,0 +1,159 @@
+"""What cannot fit is refused before it is allocated, in words that say what would do; what fits is left alone."""
+
+import tracemalloc
+from contextlib import contextmanager
+
+import equinox as eqx
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import ggmflow as gf
+from ggmflow import memory, train
+from ggmflow.cli import app
+from ggmflow.conditions import Ranges
+from ggmflow.data import Scatter
+from ggmflow.flow.build import untrained_flow
+from ggmflow.memory import available, in_words, require
+from tests.models import TABLE
+
+GB = 10**9
+
+
+@contextmanager
+def little_is_allocated(most=50 * 10**6):
+    """What NumPy and Python allocate within the block; JAX gets its arrays from NumPy here."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.fixture
+def untrained_model(untrained):
+    return gf.GraphicalFlow(lam=2.0, q=1.0, random_state=0, progress=False).fit(TABLE)
+
+
+# ------------------------------------------------------------------------------------------------------- what there is
+def test_memory_that_is_available(monkeypatch, tmp_path):
+    machine, container, none = tmp_path / "meminfo", tmp_path / "max", tmp_path / "none"
+    machine.write_text("MemTotal:  32000 kB\nMemAvailable:  8000 kB\nSwapFree:  1000 kB\nHugePages_Total:  0\n")
+    monkeypatch.setattr(memory, "_MEMINFO", machine)
+    monkeypatch.setattr(memory, "_LIMITS", (container, none))
+    assert available() == 9000 * 1024
+    container.write_text("max\n")
+    assert available() == 9000 * 1024
+    container.write_text("5000000\n")  # of a container
+    assert available() == 5_000_000
+    monkeypatch.setattr(memory, "_MEMINFO", none)
+    container.unlink()
+    monkeypatch.setattr("os.sysconf", lambda name: {"SC_PHYS_PAGES": 100, "SC_PAGE_SIZE": 4096}[name], raising=False)
+    assert available() == 409_600
+    monkeypatch.setattr("os.sysconf", lambda name: (_ for _ in ()).throw(ValueError), raising=False)
+    assert available() is None
+    require(1e30, "many things", "nobody knows whether they fit")
+
+
+def test_this_machine_has_some():
+    assert available() is None or available() > 10**6
+
+
+@pytest.mark.parametrize(
+    ("size", "words"), [(0, "0 bytes"), (999, "999 bytes"), (3.2e9, "3.2 GB"), (8e13, "80 TB"), (1e20, "1e+05 PB")]
+)
+def test_sizes_in_words(size, words):
+    assert in_words(size) == words
+
+
+def test_the_message_says_all(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 2 * GB)
+    require(2 * GB, "what just fits", "")
+    with pytest.raises(
+        MemoryError, match=r"^ten things need at least 3 GB of memory, and 2 GB are available: take two$"
+    ):
+        require(3 * GB, "ten things", "take two")
+
+
+# ------------------------------------------------------------------------------------------------------ what is refused
+MANY = 10**9  # more are refused as a mistake
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda model: model.posterior(num_draws=MANY), "draws of 10 entries need at least 80 GB.*fewer draws"),
+        (lambda model: model.posterior().sample(MANY), "draws of 16 entries need at least 128 GB.*fewer draws"),
+        (lambda model: model.posterior().sample(MANY, weighted=True), "draws of 10 entries need.*fewer draws"),
+        (lambda model: model.posterior().predictive(MANY), "rows of 4 columns need at least 64 GB.*ask for fewer"),
+        (lambda model: model.posterior().to_arviz(MANY), "draws of (10|16) entries need"),
+        (
+            lambda model: model.evidence(2.0, 1.0, normalizer="published", num_draws=MANY),
+            "draws of 10 entries need at least 80 GB",
+        ),
+        (
+            lambda model: gf.gibbs.sample(jax.random.key(0), model.scatter_, 1.0, num_draws=MANY),
+            "16 chains of 1000000000 draws of 4 × 4 entries need at least 2.05 TB.*fewer chains",
+        ),
+        (
+            lambda model: gf.gibbs.sample(jax.random.key(0), model.scatter_, 1.0, num_chains=MANY),
+            "chains of 1000 draws of 4 × 4 entries need.*a query",
+        ),
+    ],
+)
+def test_absurd_numbers_of_draws(untrained_model, ask, message, monkeypatch):
+    untrained_model.posterior().mean()  # what is computed once is there
+    monkeypatch.setattr(memory, "available", lambda: 16 * GB)  # some machines have room for more
+    with little_is_allocated(), pytest.raises(MemoryError, match=message):
+        ask(untrained_model)
+
+
+def test_a_flow_that_is_too_large():
+    """20 000 columns of 3 rows are small; the 200 million entries of their precision matrix are not."""
+    X = np.random.default_rng(0).normal(size=(3, 20_000))
+    with (
+        little_is_allocated(),
+        pytest.raises(MemoryError, match=r"flow over 200010000 entries .* TB .*query=\[\.\.\.\]"),
+    ):
+        gf.GraphicalFlow(progress=False).fit(X)
+
+
+def test_a_query_that_is_too_large(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 10**6)
+    with pytest.raises(MemoryError, match="give a smaller query"):
+        gf.GraphicalFlow(query=list(range(20)), progress=False).fit(np.random.default_rng(0).normal(size=(10, 40)))
+
+
+def test_a_table_with_too_many_columns(tmp_path):
+    """One line from the command line, and nothing is written."""
+    message = r"scatter matrices of 1000 columns need at least 16 MB .*drop=\[\.\.\.\]"
+    table = np.random.default_rng(0).normal(size=(2, 1000))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "available", lambda: 10**6)
+        with pytest.raises(MemoryError, match=message):
+            Scatter.from_data(table)
+        path = tmp_path / "wide.csv"
+        pd.DataFrame(table, columns=[f"x{k}" for k in range(1000)]).to_csv(path, index=False)
+        result = CliRunner().invoke(app, ["fit", str(path), "-o", str(tmp_path / "run")])
+    assert result.exit_code == 2 and not (tmp_path / "run").exists()
+    assert result.stderr.startswith("Error: the scatter matrices of 1000 columns") and result.stderr.count("\n") == 1
+
+
+# -------------------------------------------------------------------------------------------------- what is not refused
+@pytest.mark.parametrize("architecture", ["structured", "paper"])
+@pytest.mark.parametrize(("d", "s"), [(8, 8), (30, 2)])
+def test_the_need_of_a_flow_is_a_lower_bound_and_not_far_off(monkeypatch, architecture, d, s):
+    asked = []
+    monkeypatch.setattr(train, "require", lambda need, what, advice: asked.append(need))
+    train.require_memory(architecture, d, s, batch_size=0)  # weights only
+    ranges = Ranges((1.0, 2.0), (0.5, 1.0), (1.0, 1.0))
+
+    def start(key):
+        return untrained_flow(key, architecture, Scatter.without_data(d), np.arange(s), ranges)
+
+    shapes = eqx.filter_eval_shape(start, jax.random.key(0))
+    weights = sum(leaf.size for leaf in jax.tree.leaves(shapes) if isinstance(leaf, jax.ShapeDtypeStruct))
+    assert 0.2 * 24 * weights < asked[0] < 24 * weights

@@ -1,0 +1,109 @@
+"""Draws of a step split over devices and processes: the same losses as on one device, and mistakes would be seen.
+
+Another number of devices is another order of sums. In double precision that is 1e-16 of a gradient, and TOLERANCE
+leaves room for what 50 steps make of it. Adam divides gradients by their size, or by 1e-8 if that is larger: of the
+published architecture some are nothing but rounding, and 1e-16/1e-8 is what its losses agree to after 25 steps, hence
+LOOSE.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from ggmflow.devices import arrange
+
+TOLERANCE, LOOSE = 1e-11, 1e-6
+
+
+def start(*arguments, devices=1):
+    # Compiling takes longer than running.
+    flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    flags += f" --xla_force_host_platform_device_count={devices}"
+    command = [sys.executable, "-m", "tests.sharded", *map(str, arguments)]
+    environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def finish(*programs):
+    try:
+        ended = [(program.communicate(timeout=600)[0], program.returncode) for program in programs]
+    finally:
+        for program in programs:
+            program.kill()
+    for output, code in ended:
+        assert code == 0, output
+
+
+@pytest.fixture(scope="module")
+def on_devices(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("devices")
+    finish(start("devices", directory, devices=4))
+    return {path.stem: np.load(path) for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["toy2", "toy4", "structured4"])
+def test_devices_change_nothing(on_devices, name):
+    alone = on_devices[f"{name[:-1]}1"]
+    assert len(alone["elbo"]) == 2
+    np.testing.assert_allclose(on_devices[name]["elbo"], alone["elbo"], rtol=TOLERANCE)
+    np.testing.assert_allclose(on_devices[name]["numbers"], alone["numbers"], rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def test_devices_change_nothing_of_the_published_architecture(on_devices):
+    assert on_devices["paper2"]["elbo"][0] == pytest.approx(on_devices["paper1"]["elbo"][0], rel=LOOSE)
+
+
+@pytest.mark.parametrize("mistake", ["noise", "loss"])
+def test_mistakes_would_be_seen(on_devices, mistake):
+    """Two devices that take the same noise, or do not average: even a hundred times LOOSE sees that."""
+    found = np.abs(on_devices[mistake]["elbo"] / on_devices["toy1"]["elbo"] - 1)
+    assert found.min() > 100 * LOOSE
+
+
+def test_two_processes_are_one(on_devices, tmp_path):
+    """Over loopback, with collectives of gloo: both have the same flow, and one writes the checkpoint."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    finish(*[start("process", tmp_path, port, k) for k in range(2)])
+    first, second = (np.load(tmp_path / f"process{k}.npz") for k in range(2))
+    np.testing.assert_allclose(first["elbo"], on_devices["toy1"]["elbo"], rtol=TOLERANCE)
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name])
+    assert [(tmp_path / f"checkpoint{k}").exists() for k in range(2)] == [True, False]
+    for k in range(2):  # of different seeds
+        assert "process 1 is to train something else than process 0" in (tmp_path / f"refused{k}.txt").read_text()
+
+
+# ------------------------------------------------------------------------------------------------ which devices do what
+def devices_of(*counts):
+    return [SimpleNamespace(process_index=k, id=k) for k, count in enumerate(counts) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("counts", "num_conditions", "num_draws", "shape"),
+    [
+        ((1,), 32, 4, (1, 1, 1)),
+        ((4,), 32, 4, (4, 1, 1)),
+        ((16,), 8, 4, (8, 2, 1)),  # more devices than conditions
+        ((64,), 8, 4, (8, 4, 1)),  # more than draws: 32 are used
+        ((6,), 32, 4, (4, 1, 1)),  # 4 of 6
+        ((3,), 48, 4, (3, 1, 1)),
+        ((2, 2), 32, 4, (4, 1, 1)),
+        ((3, 3), 32, 4, (4, 1, 1)),  # 2 of each
+        ((2, 1), 32, 4, (2, 1, 1)),  # 1 of each
+        ((1, 1, 1), 32, 4, (1, 1, 3)),  # all must take part, and do the same
+        ((1,), 1, 2, (1, 1, 1)),
+    ],
+)
+def test_as_many_devices_as_can_have_equal_parts(counts, num_conditions, num_draws, shape):
+    grid = arrange(devices_of(*counts), num_conditions, num_draws)
+    assert grid.shape == shape
+    used = [device.process_index for device in grid.ravel()]
+    assert set(used) == set(range(len(counts)))
+    assert len({used.count(k) for k in set(used)}) == 1
