@@ -16,6 +16,7 @@ from bokeh.model import Model
 from bokeh.models import (
     BasicTickFormatter,
     ColumnDataSource,
+    CustomJS,
     CustomJSTickFormatter,
     Div,
     FixedTicker,
@@ -64,6 +65,16 @@ cb_context.index.find_one_by_id(table.id).shadow_el.addEventListener("click", (e
 })
 """
 
+# A click on a node hits the edges that end in it, too. This runs once for each of the two that was hit, after both know
+# what of them is selected; only the page can tell that it was one click.
+_PICK = """
+const kind = cb_data.source === nodes ? "node" : "pair"
+if (kind == "pair" && nodes.selected.indices.length > 0) return
+const [k] = cb_data.source.selected.indices
+if (k == null) return
+picks.data = {kind: [kind], which: [cb_data.source.get_column(kind)[k]], count: [(picks.data.count[0] ?? 0) + 1]}
+"""
+
 
 def colours(association: Sequence[float] | np.ndarray) -> list[str]:
     """Blue for positive, orange for negative."""
@@ -78,6 +89,7 @@ class Network:
         self.query = np.isin(np.arange(len(names)), query)
         self.all_shown = len(query) == len(names)
         self.nodes, self.edges, self.marked = (ColumnDataSource() for _ in range(3))
+        self.picks = ColumnDataSource({"kind": [], "which": [], "count": []})
         low, high = positions.min(axis=0), positions.max(axis=0)
         (x_low, y_low), (x_high, y_high) = (low - 0.14).tolist(), (high + 0.12).tolist()
         self.figure = plot = figure(
@@ -141,7 +153,9 @@ class Network:
                     ("lower … upper", "@lower{+0.000} … @upper{+0.000}"),
                 ],
             ),
-            tap := TapTool(renderers=[nodes, edges]),
+            tap := TapTool(
+                renderers=[nodes, edges], callback=CustomJS(args={"nodes": self.nodes, "picks": self.picks}, code=_PICK)
+            ),
         )
         plot.toolbar.active_tap = tap
 

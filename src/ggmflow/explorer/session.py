@@ -11,7 +11,6 @@ Only at T = 1 is it a posterior. Elsewhere the page gives no probabilities, and 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
 
 import html
-from collections.abc import Callable
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -60,7 +59,6 @@ RULES = {
     "False discovery rate below 10 %": ("fdr", 0.9),
 }
 _THROTTLE, _REST = 12, 300  # ms: moves that arrive together are one; after so long without any, the page is at rest
-_SAME_CLICK = 0.15  # seconds
 _COUNTED = 9  # values of λ at which edges are counted
 
 _SAVE = """
@@ -166,8 +164,7 @@ class Session:
         self.edges_at: dict[tuple, dict[float, int]] = {}
         self.scheduled = self.resting = self.counting = None
         self.took = 0.0  # seconds of the last redraw of a move
-        self.node_clicked = -np.inf  # when a node was drawn as clicked
-        self.quiet = False  # while the page itself moves a control or marks a selection
+        self.quiet = False  # while the page itself moves a control
 
         ranges = (self.model.lam_range_, self.model.q_range_, self.model.temperature_range_)
         self.lam, self.q, self.temperature = map(_slider, _TITLES, ranges, prepared.start, (True, False, True))
@@ -277,7 +274,8 @@ class Session:
         }
         options = {"sizing_mode": "stretch_width", "styles": styles | {"gap": "8px"}}
         # A source that nothing draws belongs to the page only if something refers to it.
-        return Column(self.texts["head"], main, tags=[self.file, self.changes.mail, self.pairs.clicks], **options)
+        unseen = [self.file, self.changes.mail, self.pairs.clicks, self.network.picks]
+        return Column(self.texts["head"], main, tags=unseen, **options)
 
     @property
     def sliders(self) -> list[Slider]:
@@ -295,8 +293,7 @@ class Session:
         self.clear.js_on_click(CustomJS(args={"search": self.search}, code=_EMPTY))
         for event in (PanStart, Pan, Tap):
             self.plane.figure.on_event(event, self._drag)
-        for kind, source in {"node": self.network.nodes, "edge": self.network.edges}.items():
-            source.selected.on_change("indices", self._clicked(kind))
+        self.network.picks.on_change("data", lambda attr, old, new: self._click(new["kind"][0], new["which"][0]))
         self.pairs.clicks.on_change("data", lambda attr, old, new: self._click_table(new["pair"][0], new["column"][0]))
 
     # ---------------------------------------------------------------------------------------------------------- moves
@@ -356,23 +353,12 @@ class Session:
         if event.x is not None and event.y is not None and event.x > 0:
             self._set(event.x, event.y)
 
-    def _clicked(self, kind: str) -> Callable[[str, list[int], list[int]], None]:
-        def clicked(attr: str, old: list[int], new: list[int]) -> None:
-            self._click(kind, new)
-
-        return clicked
-
-    def _click(self, kind: str, chosen: list[int]) -> None:
-        # A click on a node hits the edges below it, too; they are told of after it.
-        if self.quiet or not chosen or (kind == "edge" and perf_counter() - self.node_clicked < _SAME_CLICK):
-            return
-        if kind == "node":
-            self.node, self.pair = int(self.changes.get(self.network.nodes, "data")["node"][chosen[0]]), None
-        else:
-            self.node, self.pair = None, int(self.changes.get(self.network.edges, "data")["pair"][chosen[0]])
+    def _click(self, kind: str, which: int) -> None:
+        if kind == "node" and 0 <= which < len(self.names):
+            self.node, self.pair = int(which), None
+        elif kind == "pair" and 0 <= which < len(self.seen.pairs):
+            self.node, self.pair = None, int(which)
         self._draw(self.seen)
-        if kind == "node":
-            self.node_clicked = perf_counter()
 
     def _click_table(self, pair: int, column: str) -> None:
         if column in COLUMNS:
@@ -435,12 +421,8 @@ class Session:
 
     def _unselect(self) -> None:
         """What is clicked is marked by us: positions in the sources change with every view."""
-        self.quiet = True  # what we mark ourselves is no click
-        try:
-            for source in (self.network.nodes, self.network.edges):
-                source.selected.indices = []
-        finally:
-            self.quiet = False
+        for source in (self.network.nodes, self.network.edges):
+            source.selected.indices = []
 
     def _name(self, seen: View, pair: int | None) -> None:
         """Headings of the panels. Names are escaped: this is HTML."""

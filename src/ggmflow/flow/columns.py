@@ -31,6 +31,7 @@ from ggmflow.flow.transport import Network, inverse_transport, load_network, tra
 from ggmflow.target import absolute_power, cholesky_columns, entry_indices, precision_from_entries, to_columns
 
 NUM_CORRECTIONS = 5  # log σ, δ, log κ; log scale and shift of the noise
+MOST_LEANINGS = 4_000_000  # s d²: with more, entries do not lean on fill-in and entries above
 _MAX_EXCESS = 100.0  # a larger ridge is no different, but harder on float32
 _BLOCK = 16  # rows
 _BEND = 1e-3  # (u + √(u² + ε))/2 keeps the cube root of ℓ² positive, and far from float32's limit where u ≪ 0
@@ -42,8 +43,8 @@ PerDraw = Float[Array, "... b"]
 class Learned(eqx.Module):
     """What training changes; all corrections start at zero.
 
-    E is the length of the embedding of a condition, R that of its basis: 1 and the scaled condition, or 1 alone. With a
-    range of temperatures both are there twice, for warm and for cold.
+    E is the length of the embedding of a condition, R that of its basis: 1 and the scaled condition, 1 alone, or
+    nothing at all. With a range of temperatures both are there twice, for warm and for cold.
     """
 
     embed_1: Float[Array, "hidden 3"]
@@ -179,8 +180,9 @@ def _masked(mask: Callable[[Array], Array], weights: Array) -> Any:
 def _initial(key: PRNGKeyArray, d: int, s: int, embedding: int, hidden: int, cold: bool) -> Learned:
     key_1, key_2 = jax.random.split(key)
     E = 2 * embedding if cold else embedding
-    # A whole basis lets the learned leanings follow the condition; for many entries one number must do for all.
-    R = (2 if cold else 1) * (4 if s * d * d <= 40_000 else 1)
+    # A whole basis lets the learned leanings follow the condition; for many entries one number must do for all, and
+    # for very many there are none, because they would take more memory than everything else.
+    R = (2 if cold else 1) * (4 if s * d * d <= 40_000 else 1 if s * d * d <= MOST_LEANINGS else 0)
     return Learned(
         embed_1=jax.random.normal(key_1, (hidden, 3)) / 2**0.5,
         bias_1=jnp.zeros(hidden),

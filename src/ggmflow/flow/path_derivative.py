@@ -70,10 +70,21 @@ def path_derivative_loss(
         log q − log p̃: its mean is the negative ELBO.
     """
     flow = unwrap(flow)
-    frozen = jax.lax.stop_gradient(flow)
-    geometry = flow.geometries(conditions, noise.shape[2])
-    fixed = jax.lax.stop_gradient(geometry)
-    z = noise.reshape(len(noise), -1)
+    if flow.n_query < len(flow.scatter):
+        # d × d matrices for every draw would outweigh its d × s entries: the draws of a condition share them.
+        surrogates, log_ratio = jax.vmap(lambda z, condition: _loss(flow, flow.geometry(condition), z), (1, 0))(
+            noise, conditions
+        )
+        return jnp.mean(surrogates), log_ratio
+    surrogate, log_ratio = _loss(flow, flow.geometries(conditions, noise.shape[2]), noise.reshape(len(noise), -1))
+    return surrogate, log_ratio.reshape(noise.shape[1:])
+
+
+def _loss(
+    flow: StructuredColumns, geometry: Geometry, z: Float[Array, "D b"]
+) -> tuple[Float[Array, ""], Float[Array, " b"]]:
+    """The same for draws that share a geometry, or have one each."""
+    frozen, fixed = jax.lax.stop_gradient((flow, geometry))
     L, omega, _ = jax.lax.stop_gradient(draw_columns(frozen, fixed, z))
     placed = place(z, flow)
     tangent = jax.lax.stop_gradient(_tangent(frozen, fixed, L, omega, placed))
@@ -92,7 +103,7 @@ def path_derivative_loss(
     adjoint = solve_adjoint(frozen, fixed, L, tangent, slope_L + jnp.where(is_below_or_on(flow), product, 0.0))
     adjoint = jax.lax.stop_gradient(adjoint)
     surrogate = jnp.sum(adjoint * _next_columns(flow, geometry, L, omega, placed, tangent)) / value.size
-    return surrogate, jax.lax.stop_gradient(value).reshape(noise.shape[1:])
+    return surrogate, jax.lax.stop_gradient(value)
 
 
 def sample_columns(

@@ -138,7 +138,8 @@ def _draw_agreement(table: Frame, labels: Sequence[str]) -> Figure:
     ax.axvline(LIMIT, color=NEUTRAL, ls=DASHED, lw=1)
     set_names(ax.yaxis, rows, most=len(rows))
     ax.set_ylim(len(rows) - 0.5, -0.5)
-    ax.set_xlim(left=0)
+    ax.set_xscale("log")  # one poor network would squeeze all the others
+    ax.xaxis.set_major_formatter("{x:g}")
     _plain(ax, "mean quantile error, in posterior standard deviations")
     _legend_below(figure, ax)
     return figure
