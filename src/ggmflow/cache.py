@@ -1,9 +1,8 @@
 """Compiled programs kept between processes, so that the second fit of a shape starts at once.
 
 They lie in the user's cache directory, `~/.cache/ggmflow/xla`, or where the environment variable GGMFLOW_CACHE says
-("off": nowhere), apart for each number of threads: XLA splits loops by it when it compiles, and the order of sums is
-part of "same seed, same bits". JAX is told of it only while a block runs; a cache the user has configured is left
-alone, and a directory that everybody may write to is not used, with a warning.
+("off": nowhere). JAX is told of it only while a block runs; a cache the user has configured is left alone, and a
+directory that everybody may write to is not used, with a warning.
 """
 
 import os
@@ -42,14 +41,6 @@ def cache_directory() -> Path | None:
     return base / "ggmflow" / "xla"
 
 
-def num_threads() -> int:
-    """Threads that XLA has in this process: one for each core that it may use, unless NPROC says otherwise."""
-    asked = os.environ.get("NPROC", "")
-    if asked.isdecimal() and int(asked):
-        return int(asked)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _others_may_write(directory: Path) -> bool:
     """Whether anybody could have put programs here: compiled programs are code, and would be run. Warns if so."""
     if sys.platform == "win32":  # where permissions are told otherwise
@@ -73,20 +64,18 @@ def compilation_cache_enabled() -> Iterator[None]:
     if directory is None or getattr(jax.config, _DIRECTORY) is not None:
         yield
         return
-    programs = directory / f"threads{num_threads()}"
     try:
-        for path in (directory, programs):
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        usable = not any(map(_others_may_write, (directory, programs)))
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        usable = not _others_may_write(directory)
     except OSError:  # a read-only home costs time, nothing else
         usable = False
     if not usable:
         yield
         return
-    _remove_incomplete(programs)
+    _remove_incomplete(directory)
     before = {name: getattr(jax.config, name) for name in _OPTIONS}
     try:
-        for name, value in {**_OPTIONS, _DIRECTORY: str(programs)}.items():
+        for name, value in {**_OPTIONS, _DIRECTORY: str(directory)}.items():
             jax.config.update(name, value)
         compilation_cache.reset_cache()  # JAX looks at the directory once
         yield

@@ -43,7 +43,7 @@ from ggmflow.devices import (
     training_devices,
 )
 from ggmflow.flow.build import Architecture, MatrixFlow, draw_noise, flow_loss
-from ggmflow.flow.columns import MOST_LEANINGS
+from ggmflow.flow.columns import num_leanings
 from ggmflow.memory import require
 
 CHUNK = 25  # steps between two looks at the host
@@ -180,8 +180,8 @@ def require_memory(architecture: Architecture, n_features: int, n_query: int, ba
     Parameters
     ----------
     architecture
-        "structured": an entry leans on all those above it, in s × d × d weights of two kinds, and 17 numbers for each
-        of 5 corrections; every draw of a step, or every condition if there is a query, has d × d matrices of its own.
+        "structured": an entry may lean on all those above it, in s × d × d weights of two kinds, and has 17 numbers for
+        each of 5 corrections; every draw of a step, or every condition if there is a query, has its own d × d matrices.
         "paper": 4 networks from every entry to 128 numbers, and from those to 24.
     n_features, n_query
         d and s.
@@ -193,10 +193,10 @@ def require_memory(architecture: Architecture, n_features: int, n_query: int, ba
     d, s = n_features, n_query
     n_entries, batch = s * d - s * (s - 1) // 2, batch_size if isinstance(batch_size, Integral) else 32
     if architecture == "structured":
-        leanings = 2 * d if s * d * d <= MOST_LEANINGS else 0
         matrices = int(batch) if s == d else int(batch) // 8
         # Of such matrices a step was seen to hold a dozen (d = 506 and 1006, s = 6); half of them are counted.
-        weights, rest = s * d * (leanings + 85), 6 * d**2 * matrices // jax.process_count()
+        weights = s * d * (2 * d * num_leanings(d, s) + 85)
+        rest = 6 * d**2 * matrices // jax.process_count()
     else:
         weights, rest = 4 * 128 * 25 * n_entries, 0
     advice = "give query=[...]" if s == d else "give a smaller query"

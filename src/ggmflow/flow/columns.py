@@ -31,7 +31,6 @@ from ggmflow.flow.transport import Network, inverse_transport, load_network, tra
 from ggmflow.target import absolute_power, cholesky_columns, entry_indices, precision_from_entries, to_columns
 
 NUM_CORRECTIONS = 5  # log σ, δ, log κ; log scale and shift of the noise
-MOST_LEANINGS = 4_000_000  # s d²: with more, entries do not lean on fill-in and entries above
 _MAX_EXCESS = 100.0  # a larger ridge is no different, but harder on float32
 _BLOCK = 16  # rows
 _BEND = 1e-3  # (u + √(u² + ε))/2 keeps the cube root of ℓ² positive, and far from float32's limit where u ≪ 0
@@ -180,9 +179,9 @@ def _masked(mask: Callable[[Array], Array], weights: Array) -> Any:
 def _initial(key: PRNGKeyArray, d: int, s: int, embedding: int, hidden: int, cold: bool) -> Learned:
     key_1, key_2 = jax.random.split(key)
     E = 2 * embedding if cold else embedding
-    # A whole basis lets the learned leanings follow the condition; for many entries one number must do for all, and
-    # for very many there are none, because they would take more memory than everything else.
-    R = (2 if cold else 1) * (4 if s * d * d <= 40_000 else 1 if s * d * d <= MOST_LEANINGS else 0)
+    # A whole basis lets the learned leanings follow the condition; for many entries one number must do for all. For
+    # very many there are none: they would take more memory than all else, and in a blanket are more noise than help.
+    R = (2 if cold else 1) * num_leanings(d, s)
     return Learned(
         embed_1=jax.random.normal(key_1, (hidden, 3)) / 2**0.5,
         bias_1=jnp.zeros(hidden),
@@ -195,6 +194,11 @@ def _initial(key: PRNGKeyArray, d: int, s: int, embedding: int, hidden: int, col
         from_fill=_masked(_mask_fill, jnp.zeros((s, d, R, d))),
         from_above=_masked(_mask_above, jnp.zeros((s, d, R, d))),
     )
+
+
+def num_leanings(d: int, s: int) -> int:
+    """Numbers by which one entry of Ω leans on another at one temperature: 4, 1 or none."""
+    return 4 if s * d * d <= 40_000 else 1 if s == d and d <= 160 else 0
 
 
 def _geometry(flow: StructuredColumns, condition: Float[Array, " 3"]) -> Geometry:
