@@ -15,7 +15,7 @@ test: $(VENV)/.installed-test
 
 # The rooms that lean most on JAX, NumPy, pandas and scikit-learn, with the oldest versions of them that we allow.
 test-oldest: $(OLDEST)/.installed
-	$(OLDEST)/bin/python -m pytest -n 2 $(OLDEST_TESTS) -k 'not test_estimator or check_dtype_object or check_n_features_in'
+	XLA_FLAGS= $(OLDEST)/bin/python -m pytest -n 2 $(OLDEST_TESTS) -k 'not test_estimator or check_dtype_object or check_n_features_in'
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

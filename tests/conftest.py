@@ -4,6 +4,10 @@ import gc
 import os
 from pathlib import Path
 
+# Half of the time of all tests is compilation; programs that are optimized less are compiled in three quarters of it.
+# What users get is what `make demo` and `make test-oldest` run. Read when JAX first computes.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true")
+
 import filelock
 import jax
 import numpy as np

@@ -1,6 +1,6 @@
 """Short trainings as a program, with more devices or more processes than a test has, in double precision.
 
-python -m tests.sharded devices DIRECTORY              on 1, 2 and 4 devices, which XLA_FLAGS provides
+python -m tests.sharded devices DIRECTORY              on 1, 2, 4 and 8 devices, which XLA_FLAGS provides
 python -m tests.sharded process DIRECTORY PORT K       process K of two, joined over loopback
 """
 
@@ -25,7 +25,7 @@ SETTINGS = Settings(2 * CHUNK, 4, 4)
 
 
 def short_training(kind, *, seed=1, noise=toy_noise, loss=toy_loss, **more):
-    """Two chunks of steps with 4 conditions × 4 draws of the toy flow, or of an architecture."""
+    """Two chunks of steps with 4 conditions × 4 draws of the toy flow, of an architecture, or of a blanket."""
     ranges = Ranges((0.5, 8.0), (0.25, 1.25), (1.0, 1.0))
     arguments = jax.random.key(seed), ranges.low, ranges.high, SETTINGS
     with compilation_cache_enabled():
@@ -34,7 +34,8 @@ def short_training(kind, *, seed=1, noise=toy_noise, loss=toy_loss, **more):
                 return train.train(Toy(), *arguments, **more)
         from tests.models import TABLE  # which computes
 
-        flow = untrained_flow(jax.random.key(0), kind, Scatter.from_data(TABLE), np.arange(4), ranges)
+        architecture, query = ("structured", np.arange(2)) if kind == "blanket" else (kind, np.arange(4))
+        flow = untrained_flow(jax.random.key(0), architecture, Scatter.from_data(TABLE), query, ranges)
         flow = jax.tree.map(lambda leaf: leaf.astype(float) if eqx.is_inexact_array(leaf) else leaf, flow)
         return train.train(flow, *arguments, **more)
 
@@ -56,7 +57,7 @@ def half_a_loss(flow, noise, conditions):
 
 
 def on_devices(directory):
-    for kind, counts in (("toy", (1, 2, 4)), ("structured", (1, 4)), ("paper", (1, 2))):
+    for kind, counts in (("toy", (1, 2, 4)), ("structured", (1, 4)), ("blanket", (1, 8)), ("paper", (1, 2))):
         for count in counts:
             keep(directory / f"{kind}{count}.npz", short_training(kind, devices=jax.devices()[:count]))
     for name, mistake in (("noise", same_noise), ("loss", half_a_loss)):

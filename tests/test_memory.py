@@ -144,7 +144,7 @@ def test_a_table_with_too_many_columns(tmp_path):
 
 # -------------------------------------------------------------------------------------------------- what is not refused
 @pytest.mark.parametrize("architecture", ["structured", "paper"])
-@pytest.mark.parametrize(("d", "s"), [(8, 8), (30, 2)])
+@pytest.mark.parametrize(("d", "s"), [(8, 8), (40, 40), (30, 2), (100, 6)])
 def test_the_need_of_a_flow_is_a_lower_bound_and_not_far_off(monkeypatch, architecture, d, s):
     asked = []
     monkeypatch.setattr(train, "require", lambda need, what, advice: asked.append(need))

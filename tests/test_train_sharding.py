@@ -42,11 +42,11 @@ def finish(*programs):
 @pytest.fixture(scope="module")
 def on_devices(tmp_path_factory):
     directory = tmp_path_factory.mktemp("devices")
-    finish(start("devices", directory, devices=4))
+    finish(start("devices", directory, devices=8))
     return {path.stem: np.load(path) for path in directory.iterdir()}
 
 
-@pytest.mark.parametrize("name", ["toy2", "toy4", "structured4"])
+@pytest.mark.parametrize("name", ["toy2", "toy4", "structured4", "blanket8"])
 def test_devices_change_nothing(on_devices, name):
     alone = on_devices[f"{name[:-1]}1"]
     assert len(alone["elbo"]) == 2

@@ -74,23 +74,18 @@ def exponent(D: list[int], above: list[int]) -> float:
 
 
 def rows_of(kind: str, sizes: list[tuple[int, int, int]]) -> list[Row]:
-    """Peaks at some sizes, and how they grow: in D, and with a query also in s d², the number of the flow's weights."""
-    rows, D, weights, above = [], [], [], []
+    """Peaks at some sizes, and how they grow in D."""
+    rows, D, above = [], [], []
     for d, n, s in sizes:
         compiling, found = measured(d, n, s)
         D.append(found["D"])
-        weights.append(s * d**2)
         above.append(found["evidence"] - found["import"])
         fit, all_done, first = (f"{size / 2**20:.0f}" for size in (found["fit"], found["evidence"], compiling))
         name = f"{kind}: d = {d}, n = {n}" + ("" if s == d else f", s = {s}")
         value = f"{fit} MiB after fit, {all_done} after posterior and evidence ({first} where it compiles)"
         rows.append(Row(f"peak, {name}, D = {found['D']}", value))
-    in_entries, in_weights = exponent(D, above), exponent(weights, above)
-    value = f"D^{in_entries:.2f}"
-    if kind == "blanket":  # told beside, for it is why D is not kept to: every entry leans on d others
-        value += f", (s d²)^{in_weights:.2f}"
-    limit = f"exponent at most {LARGEST_EXPONENT} in D"
-    return [*rows, Row(f"growth of the peak above import, {kind}", value, limit, in_entries <= LARGEST_EXPONENT)]
+    grows, limit = exponent(D, above), f"exponent at most {LARGEST_EXPONENT}"
+    return [*rows, Row(f"growth of the peak above import, {kind}", f"D^{grows:.2f}", limit, grows <= LARGEST_EXPONENT)]
 
 
 def refusals() -> Row:

@@ -46,15 +46,18 @@ def _others_may_write(directory: Path) -> bool:
     if sys.platform == "win32":  # where permissions are told otherwise
         return False
     found = directory.stat()
-    open_to_all = bool(found.st_mode & stat.S_IWOTH) or found.st_uid not in (0, os.geteuid())
-    if open_to_all:
-        _warn(f"{directory} is not used for compiled programs, because others may write to it: chmod 700 {directory}")
-    return open_to_all
+    unsafe = bool(found.st_mode & stat.S_IWOTH) or found.st_uid not in (0, os.geteuid())
+    if unsafe:  # and so is what may already be in it
+        _warn(
+            f"{directory} is not used for compiled programs: others may write to it, or it is theirs. Remove it, or "
+            "name another directory in the environment variable GGMFLOW_CACHE"
+        )
+    return unsafe
 
 
 @cache  # once for a process: many calls look at the directory
 def _warn(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=2)
+    warnings.warn(message, RuntimeWarning, stacklevel=1)
 
 
 @contextmanager

@@ -207,9 +207,7 @@ class GraphicalFlow(BaseEstimator):
         ranges = find_ranges(self.lam, self.q, self.temperature, scatter, query)
         key = as_key(self.random_state)
         flow = untrained_flow(jax.random.fold_in(key, 0), self.architecture, scatter, query, ranges)
-        settings = default_settings(
-            flow.n_entries, ranges.many_temperatures, self.steps, self.batch_size, scatter.n_features
-        )
+        settings = default_settings(flow.n_entries, ranges.many_temperatures, self.steps, self.batch_size)
         snapshot_at = ()
         if self.architecture == "paper":
             settings = settings._replace(learning_rate=_PAPER_RATE)

@@ -82,11 +82,7 @@ class Settings(NamedTuple):
 
 
 def default_settings(
-    n_entries: int,
-    many_temperatures: bool,
-    steps: int | None = None,
-    batch_size: int | None = None,
-    n_features: int | None = None,
+    n_entries: int, many_temperatures: bool, steps: int | None = None, batch_size: int | None = None
 ) -> Settings:
     """Settings for D free entries: more of them get fewer draws, a range of temperatures more steps.
 
@@ -98,8 +94,6 @@ def default_settings(
         Whether the flow is trained for a range of temperatures.
     steps, batch_size
         What to use instead of the defaults; steps are rounded up to whole chunks.
-    n_features
-        d, if it may be large: then more draws share a condition, because its d × d matrices are what a step costs.
     """
     if steps is None:
         steps = 900 if 300 < n_entries <= 1000 else 800 if n_entries <= 3000 else 600
@@ -111,7 +105,7 @@ def default_settings(
         batch_size = 128 if n_entries <= 300 else 64 if n_entries <= 1000 else 32
     elif isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or not 2 <= batch_size <= _MOST_DRAWS:
         raise ValueError(f"batch_size must be an integer from 2 to {_MOST_DRAWS}, got {batch_size!r}")
-    num_draws = 2 if batch_size < 16 else 8 if n_features is not None and n_features > 400 else 4
+    num_draws = 2 if batch_size < 16 else 4
     return Settings(
         steps=-(-int(steps) // CHUNK) * CHUNK,
         num_conditions=max(1, int(batch_size) // num_draws),
@@ -193,7 +187,7 @@ def require_memory(architecture: Architecture, n_features: int, n_query: int, ba
     d, s = n_features, n_query
     n_entries, batch = s * d - s * (s - 1) // 2, batch_size if isinstance(batch_size, Integral) else 32
     if architecture == "structured":
-        matrices = int(batch) if s == d else int(batch) // 8
+        matrices = int(batch) if s == d else int(batch) // 4
         # Of such matrices a step was seen to hold a dozen (d = 506 and 1006, s = 6); half of them are counted.
         weights = s * d * (2 * d * num_leanings(d, s) + 85)
         rest = 6 * d**2 * matrices // jax.process_count()

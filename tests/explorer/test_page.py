@@ -393,6 +393,26 @@ def test_a_click_on_a_node_is_none_on_its_edges(small, page):
         until(page, lambda name=name: f"pairs of {html.escape(name)}" in model_of(page, "chosen", "text"))
         page.wait_for_timeout(500)  # or the next click may count as the second of a double click
         assert f"pairs of {html.escape(name)}" in model_of(page, "chosen", "text")
+    page.mouse.click(x, y)  # twice, a pixel apart, before the server has answered
+    page.mouse.click(x + 1, y)
+    page.wait_for_timeout(1000)
+    assert f"pairs of {html.escape(name)}" in model_of(page, "chosen", "text") and page.locator("tr.on").count() == 0
+
+
+def test_a_click_on_an_edge_chooses_its_pair(small, page):
+    model, address = small
+    page.goto(address)
+    wait_at_rest(page, model)
+    at = {name: np.array([x, y]) for name, x, y in nodes_of(page)}
+    lines = pd.DataFrame({name: drawn(page)[name] for name in ("row", "column")})
+    middles = [(at[a] + at[b]) / 2 for a, b in lines.itertuples(index=False)]
+    free = [min(np.linalg.norm(each - other) for other in at.values()) for each in middles]  # of any node
+    k = int(np.argmax(free))
+    assert free[k] > 20
+    page.mouse.click(*middles[k].tolist())
+    until(page, lambda: page.locator("tr.on").count() == 1)
+    assert all(name in page.locator("tr.on").text_content() for name in lines.iloc[k])
+    assert "strongest edges" in model_of(page, "chosen", "text")
 
 
 def test_clear_empties_the_search(small, page):

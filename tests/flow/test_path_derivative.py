@@ -76,6 +76,10 @@ def noise_of(key, flow, size):
     return jax.random.normal(key, (*flow.shape, size)).T
 
 
+def leanings_of(flow):
+    return flow.learned.from_fill.args[0], flow.learned.from_above.args[0]
+
+
 run_loss = jit(eqx.filter_value_and_grad(path_derivative_loss, has_aux=True))
 
 
@@ -106,6 +110,25 @@ def test_gradient_is_the_path_derivative(name):
         ends = [ratio([*leaves[:k], leaf + sign * step * direction, *leaves[k + 1 :]]) for sign in (1, -1)]
         expected = np.mean(ends[0] - ends[1]) / (2 * step)
         np.testing.assert_allclose(np.sum(gradients[k] * direction), expected, rtol=1e-5, atol=1e-6, err_msg=paths[k])
+
+
+@every_case
+@pytest.mark.usefixtures("x64")
+def test_without_leanings_is_the_same_as_with_zeros(name, monkeypatch):
+    """As large flows are: the same densities of the same draws, and the same gradient in all else."""
+    flow, conditions = prepared(name, True)
+    flow = eqx.tree_at(leanings_of, flow, jax.tree.map(jnp.zeros_like, leanings_of(flow)))
+    monkeypatch.setattr(columns, "num_leanings", lambda d, s: 0)
+    none = leanings_of(moved_flow(np.random.default_rng(0), D, N, CASES[name]["n_query"], CASES[name]["low"]))
+    assert none[0].size == none[1].size == 0
+    large = eqx.tree_at(leanings_of, flow, none)
+    noise = jax.random.normal(jax.random.key(7), (*flow.shape, len(conditions), NUM_DRAWS))
+    (_, expected), slope = run_loss(flow, noise, conditions)
+    (_, found), same = run_loss(large, noise, conditions)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    slopes = (eqx.filter(eqx.tree_at(leanings_of, each, none), eqx.is_array) for each in (same, slope))
+    for one, other in zip(*map(jax.tree.leaves, slopes), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
 @every_case

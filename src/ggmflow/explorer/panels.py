@@ -154,7 +154,9 @@ class Network:
                 ],
             ),
             tap := TapTool(
-                renderers=[nodes, edges], callback=CustomJS(args={"nodes": self.nodes, "picks": self.picks}, code=_PICK)
+                renderers=[nodes, edges],
+                mode="replace",  # every click on its own, whatever the server has cleared of the last one
+                callback=CustomJS(args={"nodes": self.nodes, "picks": self.picks}, code=_PICK),
             ),
         )
         plot.toolbar.active_tap = tap

@@ -198,7 +198,7 @@ def _initial(key: PRNGKeyArray, d: int, s: int, embedding: int, hidden: int, col
 
 def num_leanings(d: int, s: int) -> int:
     """Numbers by which one entry of Ω leans on another at one temperature: 4, 1 or none."""
-    return 4 if s * d * d <= 40_000 else 1 if s == d and d <= 160 else 0
+    return 4 if s * d * d <= 40_000 else 1 if 2 * s >= d and d <= 160 else 0
 
 
 def _geometry(flow: StructuredColumns, condition: Float[Array, " 3"]) -> Geometry:
@@ -453,11 +453,15 @@ def pick(matrix: Float[Array, "d s b"]) -> Float[Array, "D b"]:
 
 
 def _mask_fill(weights: Float[Array, "s d R d"]) -> Float[Array, "s d R d"]:
+    if not weights.size:  # the mask alone would be large
+        return weights
     j, i, k = _positions(weights)
     return jnp.where((i >= j) & (k > j), weights, 0.0)
 
 
 def _mask_above(weights: Float[Array, "s d R d"]) -> Float[Array, "s d R d"]:
+    if not weights.size:
+        return weights
     j, i, k = _positions(weights)
     return jnp.where((i > k) & (k > j), weights, 0.0)
 

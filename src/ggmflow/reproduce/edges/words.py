@@ -17,14 +17,14 @@ from ggmflow.reproduce.edges.summary import (
     methods,
     spread,
 )
-from ggmflow.reproduce.edges.work import HYPERPRIOR, THIN, WEAK
+from ggmflow.reproduce.edges.work import FULL, HYPERPRIOR, THIN, WEAK
 from ggmflow.reproduce.reference import LIMIT
 from ggmflow.reproduce.text import Difference, Frame, Tables, difference, filled, markdown
 from ggmflow.train import default_settings
 from ggmflow.weights import khat_limit
 
 NEAR = 0.02  # as closely as a figure can be read
-LARGEST_KHAT = khat_limit(10_000)
+LARGEST_KHAT = khat_limit(FULL.error_draws)
 
 
 def verdicts(tables: Tables) -> pd.DataFrame:
@@ -358,10 +358,10 @@ def _said_of_agreement(frame: Frame, errors: Frame) -> str:
         at = errors[errors["label"] == label]
         refined = at.loc[at["refined_error"].notna(), "refined_error"]
         cells = [f"{at['flow_error'].mean():.3f}", f"{at['flow_error'].max():.3f}", f"{at['exact_error'].mean():.3f}"]
-        cells += [f"{100 * at['ess'].median():.1f} %", f"{(at['khat'] > LARGEST_KHAT).sum()} of {len(at)}"]
+        cells += [f"{100 * at['ess'].median():.1f} %", f"{(~(at['khat'] < LARGEST_KHAT)).sum()} of {len(at)}"]
         cells += [f"{len(refined)} of {len(at)}", f"{refined.mean():.3f}" if len(refined) else "–"]
         rows.append([label, *cells, str(difference(f1.loc[label, "flow"] - f1.loc[label, "exact"]))])
-    header = ["", "flow, mean", "largest", "exact sampler's own", "ESS, median", f"k̂ above {LARGEST_KHAT:g}"]
+    header = ["", "flow, mean", "largest", "exact sampler's own", "ESS, median", f"k̂ above {LARGEST_KHAT:.2g}"]
     header += ["refined", "then", "F1, flow minus exact"]
     return f"""### Flow and exact sampler
 
