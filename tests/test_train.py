@@ -371,14 +371,14 @@ def test_an_interrupt_while_compiling_waits(number):
     """JAX crashes if a signal handler raises inside its compiler; SIGTERM has one in the command line."""
     before, reached = signal.getsignal(signal.SIGINT), []
     default = signal.getsignal(signal.SIGTERM)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    own = signal.signal(number, signal.default_int_handler)  # a program in the background may ignore SIGINT
     try:
         with pytest.raises(KeyboardInterrupt), train._interrupt_later():
             signal.raise_signal(number)
             reached.append(True)
-        assert reached and signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+        assert reached and signal.getsignal(number) is signal.default_int_handler
     finally:
-        signal.signal(signal.SIGTERM, default)
+        signal.signal(number, own)
     with train._interrupt_later():
         assert signal.getsignal(signal.SIGTERM) is default  # what ends the process at once still does
     assert signal.getsignal(signal.SIGINT) is before
