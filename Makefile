@@ -11,7 +11,7 @@ demo: $(VENV)/.installed
 	$(BIN)/ggmflow demo
 
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile  # what the tests of a file share is made once
 
 # The rooms that lean most on JAX, NumPy, pandas and scikit-learn, with the oldest versions of them that we allow.
 test-oldest: $(OLDEST)/.installed

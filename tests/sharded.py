@@ -57,7 +57,7 @@ def half_a_loss(flow, noise, conditions):
 
 
 def on_devices(directory):
-    for kind, counts in (("toy", (1, 2, 4)), ("structured", (1, 4)), ("blanket", (1, 8)), ("paper", (1, 2))):
+    for kind, counts in (("toy", (1, 2, 4)), ("structured", (1, 4)), ("blanket", (1, 8))):
         for count in counts:
             keep(directory / f"{kind}{count}.npz", short_training(kind, devices=jax.devices()[:count]))
     for name, mistake in (("noise", same_noise), ("loss", half_a_loss)):

@@ -22,7 +22,7 @@ from ggmflow.cache import cache_directory
 from ggmflow.conditions import Choice
 from ggmflow.sampling import FlowSource
 from ggmflow.train import CHUNK, Report, Trained
-from tests.models import KINDS, NAMES, TABLE, Exact, quick
+from tests.models import KINDS, NAMES, TABLE, Exact, no_training, quick
 
 STRUCTURED = [(0.5, 1.0, 1.0), (2.0, 0.25, 1.0), (3.0, 0.5, 1.0), (2.0, 1.25, 0.3)]
 PAPER = [(0.5, 1.0, 1.0), (3.0, 0.5, 1.0), (2.0, 1.0, 0.3)]
@@ -644,9 +644,11 @@ def test_transform_is_a_parameter_and_no_method():
     assert "nonparanormal" in repr(gf.GraphicalFlow(transform="nonparanormal"))
 
 
-# The checks fit tables of 2, 3, 4, 5 and 10 columns; each width is compiled once for both workers.
+# The checks fit tables of 2, 3, 4, 5 and 10 columns, and compiling for each takes its time: two of them train.
 @parametrize_with_checks([gf.GraphicalFlow(lam=(1.0, 2.0), temperature=1.0, steps=25, batch_size=8, progress=False)])
-def test_scikit_learn_checks(estimator, check):
+def test_scikit_learn_checks(estimator, check, monkeypatch):
+    if check.func.__name__ not in ("check_dtype_object", "check_n_features_in"):
+        monkeypatch.setattr(module, "train", no_training)
     check(estimator)
 
 

@@ -1,9 +1,9 @@
 """Draws of a step split over devices and processes: the same losses as on one device, and mistakes would be seen.
 
 Another number of devices is another order of sums. In double precision that is 1e-16 of a gradient, and TOLERANCE
-leaves room for what 50 steps make of it. Adam divides gradients by their size, or by 1e-8 if that is larger: of the
-published architecture some are nothing but rounding, and 1e-16/1e-8 is what its losses agree to after 25 steps, hence
-LOOSE.
+leaves room for what 50 steps make of it. Adam divides gradients by their size, or by 1e-8 if that is larger: weights
+whose gradient is nothing but rounding may move by 1e-16/1e-8 of a step, hence LOOSE for the weights of a blanket, some
+of which move by 3e-10 while its losses agree to TOLERANCE.
 """
 
 import os
@@ -17,7 +17,7 @@ import pytest
 
 from ggmflow.devices import arrange
 
-TOLERANCE, LOOSE = 1e-11, 1e-6
+TOLERANCE, LOOSE = 1e-11, 1e-8
 
 
 def start(*arguments, devices=1):
@@ -51,18 +51,15 @@ def test_devices_change_nothing(on_devices, name):
     alone = on_devices[f"{name[:-1]}1"]
     assert len(alone["elbo"]) == 2
     np.testing.assert_allclose(on_devices[name]["elbo"], alone["elbo"], rtol=TOLERANCE)
-    np.testing.assert_allclose(on_devices[name]["numbers"], alone["numbers"], rtol=TOLERANCE, atol=TOLERANCE)
-
-
-def test_devices_change_nothing_of_the_published_architecture(on_devices):
-    assert on_devices["paper2"]["elbo"][0] == pytest.approx(on_devices["paper1"]["elbo"][0], rel=LOOSE)
+    atol = LOOSE if name == "blanket8" else TOLERANCE
+    np.testing.assert_allclose(on_devices[name]["numbers"], alone["numbers"], rtol=TOLERANCE, atol=atol)
 
 
 @pytest.mark.parametrize("mistake", ["noise", "loss"])
 def test_mistakes_would_be_seen(on_devices, mistake):
-    """Two devices that take the same noise, or do not average: even a hundred times LOOSE sees that."""
+    """Two devices that take the same noise, or do not average: the losses tell, by a factor of a million."""
     found = np.abs(on_devices[mistake]["elbo"] / on_devices["toy1"]["elbo"] - 1)
-    assert found.min() > 100 * LOOSE
+    assert found.min() > 1e-4 > 1e6 * TOLERANCE
 
 
 def test_two_processes_are_one(on_devices, tmp_path):

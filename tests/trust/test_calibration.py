@@ -14,7 +14,6 @@ from benchmarks.trust.ranks import FUNCTIONS, L, Line, Outcome, coverage_lines, 
 from tests import oracles
 
 REPLICATIONS, FITS = 204, 24
-pytestmark = pytest.mark.xdist_group("calibration")  # one worker: what they share takes most of a minute
 
 
 @pytest.fixture(scope="module")
