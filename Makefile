@@ -10,8 +10,9 @@ OLDEST_TESTS := $(addprefix tests/test_, data.py missing.py target.py cache.py t
 demo: $(VENV)/.installed
 	$(BIN)/ggmflow demo
 
+# A file goes to one process, so that what its tests share is made once.
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n 2 --dist loadfile  # what the tests of a file share is made once
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # The rooms that lean most on JAX, NumPy, pandas and scikit-learn, with the oldest versions of them that we allow.
 test-oldest: $(OLDEST)/.installed

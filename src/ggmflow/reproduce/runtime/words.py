@@ -65,13 +65,13 @@ def _about_sizes(tables: Tables) -> str:
     refined = "It is nowhere larger, so plain draws are counted everywhere."
     if many:
         refined = f"""At {many} points it is larger: there refined draws are counted, {wanted} chains of {REFINE_SWEEPS}
-            sweeps, at the cost of so many sweeps of the exact sampler."""
+            sweeps, at the cost of so many sweeps of the exact sampler; their error was not measured here."""
     growth = "For exponents of d there are too few sizes."
     if len(table) > 2:
         powers = {
-            "the fit grows as": "flow_once",
+            "the fit with all compilation grows as": "flow_once",
             "a step of training as": "step_seconds",
-            "draws at a point as": "flow_each",
+            "plain draws at a point as": "plain",
             "the exact sampler at a point as": "exact_each",
             "one of its sweeps as": "sweep_seconds",
         }
@@ -81,7 +81,8 @@ def _about_sizes(tables: Tables) -> str:
     error = filled(
         "The quantile error is that of the flow's plain draws against the exact chains, mean over entries and 5, 50",
         "and 95 % quantiles, without the chains' own (which their halves tell; subtracted in quadrature); of the four",
-        f"points the largest. Up to {LIMIT:g} a draw counts as an effective one. {refined}",
+        f"points the largest. Up to {LIMIT:g}, a convention, a draw counts as an effective one: quantiles of a normal",
+        f"distribution from 1000 exact draws would be off by some 0.05. {refined}",
     )
     picture = "![Cost against the number of variables](assets/results/runtime/cost_against_d.png)"
     return "\n\n".join([_markdown(rows), error, picture, filled(growth)])
@@ -113,24 +114,27 @@ def _about_break_even(tables: Tables) -> str:
             words.append(f"At {', '.join(d for _, d in where)} it never wins: a point costs the exact sampler less.")
     ratio = table["exact_each"] / table["flow_each"]
     least, most = _ratio(float(ratio.min())), _ratio(float(ratio.max()))
-    words.append(f"Once it is fitted, the exact sampler takes {between(least, most)} times as long as it at a point.")
+    words.append(
+        f"Once it is fitted, the exact sampler takes {between(least, most)} times as long as the flow at a point."
+    )
     cores = [f"{row[name]:.1f}" for name in ("cores", "exact_cores") for row in table.to_dict("records")]
     busy = (table["cores"] / table["exact_cores"]).max()
     fit, sampler = (between(min(part), max(part)) for part in (cores[: len(table)], cores[len(table) :]))
     words.append(f"Fits kept {fit} cores busy, the exact sampler {sampler}.")
     if busy > 1.1:
-        words.append(
-            f"In several processes it could use them all; up to {_times(busy)} the points would be needed then."
-        )
+        words.append(f"If it kept as many busy as the fits, up to {_times(busy)} the points would be needed.")
     exact = table["d"][np.isfinite(table["wins_refined"])]
     if len(exact) == len(table):
         words.append("Even with refined draws at every point, which are exact, it wins in the end.")
     elif len(exact):
         words.append(f"With refined draws at every point, which are exact, it wins at d = {_listed(exact)} only.")
     else:
-        words.append("Exact draws at every point are the exact sampler's: to refine takes longer than to sample anew.")
+        words.append("With refined draws at every point it never wins: on average that takes longer than to sample.")
     if len(loose := table["d"][table["rhat"] > MIXED]):
-        words.append(f"Some entry has R̂ above {MIXED:g} at d = {_listed(loose)}: effective draws are rough there.")
+        words.append(
+            f"Some entry has R̂ above {MIXED:g} at d = {_listed(loose)}: effective draws are rough there, and the"
+            f" slowest of the four points takes {_slowest(tables['points'], loose)} of the exact sampler's time."
+        )
     picture = "![Cost against the number of points](assets/results/runtime/cost_against_points.png)"
     return "\n\n".join([_markdown(rows), filled(*words), picture])
 
@@ -161,8 +165,8 @@ def _about_grids(tables: Tables) -> str:
         ratio = most["sweep_seconds"] / most["points"] / once.loc[d, "exact_each"]
         beside.append(f"{_times(ratio)} at d = {d:g}")
     text = filled(
-        "Not extrapolated but done, with plain draws, at all k points of grids over the whole range, the exact sampler",
-        "until every point had its effective draws; fit and compilation are included:",
+        "Not extrapolated but done, with plain draws, whose error was not checked here, at all k points of grids over",
+        "the whole range, the exact sampler until every point had its effective draws, fit and compilation included:",
     )
     after = filled(
         f"Measured cost grows {'; '.join(words)}. Compared with the mean of the four points above, a point of the",
@@ -271,11 +275,13 @@ def _about_blanket(tables: Tables) -> str:
         use = f"At {many} of {len(points)} points its plain draws are more than {LIMIT:g} sd off; refined ones count."
     end = "Its fit included, it takes longer than the exact sampler for any number of points (λ, q)."
     if np.isfinite(wins):
-        end = f"Its fit included, it takes less time than the exact sampler from {count(wins)} points (λ, q) on."
+        warmup = 100 * row["warmup"] / row["exact_each"]
+        end = f"""Its fit included, it takes less time than the exact sampler from {count(wins)} points (λ, q) on, and
+            from {count(row["wins_unwarmed"])} on if warm-up, {warmup:.0f} % of that sampler's time, is not counted."""
     after = filled(
         f"The flow takes {_show(row['fit_seconds'])} to fit, {_show(row['compile_seconds'])} of it compilation, and",
-        f"then gives {number(row['draws_per_second'])} independent draws a second: {all_draws} times the draws of the",
-        f"sampler of Kaufmann et al., and {effective} times its effective ones. {use} {end}",
+        f"then gives {number(row['draws_per_second'])} independent, approximate draws a second: {all_draws} times",
+        f"those of the sampler of Kaufmann et al., and {effective} times its effective ones. {use} {end}",
     )
     picture = "![Draws per second of a blanket](assets/results/runtime/blanket.png)"
     return "\n\n".join(["### The Markov blanket", before, _markdown(rows), picture, after])
@@ -288,7 +294,7 @@ def verdicts(tables: Tables) -> pd.DataFrame:
     seconds, rate, ratio = tables["kaufmann"]["seconds_per_500"].median(), row["draws_per_second"], PUBLISHED_RATIO
     own, finite = blanket_ratios(tables)[0], np.isfinite(table["wins"])
     wins = ", ".join(f"{count(each['wins'])} at d = {each['d']:g}" for each in table.to_dict("records"))
-    verdict = "worth it for paths and surfaces; few points are better left to the exact sampler"
+    verdict = "worth it for paths and surfaces; fewer points are better left to the exact sampler"
     if not finite.all():
         verdict = f"the exact sampler wins at {'some sizes' if finite.any() else 'every size'}"
     elif (table["wins"] <= 1).all():
@@ -342,6 +348,16 @@ def _ratio(value: float) -> str:
 
 def _times(value: float) -> str:
     return f"{_ratio(value)} times"
+
+
+def _slowest(points: Frame, sizes: Frame) -> str:
+    """The share of the slowest point of whole matrices in the exact sampler's time, size by size."""
+    shares = []
+    for d in sizes:
+        own = points[(points["d"] == d) & (points["s"] == d)]
+        seconds = own["warmup_seconds"] + own["sampling_seconds"]
+        shares.append(f"{100 * seconds.max() / seconds.sum():.0f} %")
+    return " and ".join(shares)
 
 
 def _listed(values: Frame) -> str:

@@ -46,10 +46,10 @@ def edge_counts(paths: Frame) -> tuple[float, Frame]:
     return lam, counts.sort_index(ascending=False)
 
 
-def falling(paths: Frame) -> bool:
-    """Whether the mean number of edges never rises when q falls."""
+def falling(paths: Frame) -> tuple[int, int]:
+    """At how many λ the mean number of edges never rises when q falls, and how many λ there are."""
     counts = paths.pivot_table(index="lam", columns="q", values="n_edges").to_numpy()
-    return bool(np.all(np.diff(counts, axis=1) >= 0))
+    return int(np.sum(np.all(np.diff(counts, axis=1) >= 0, axis=1))), len(counts)
 
 
 def entry_distance(across_q: Frame) -> float:
