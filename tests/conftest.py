@@ -45,7 +45,7 @@ def compiled_programs_are_let_go():
     """Each takes some of the memory areas that Linux grants a process, 65530; beyond them XLA crashes."""
     yield
     maps = Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
+    if maps.exists() and maps.read_bytes().count(b"\n") > 10_000:  # one file alone may need 30 000
         jax.clear_caches()
         gc.collect()
 
