@@ -4,7 +4,7 @@ import gc
 import os
 from pathlib import Path
 
-# Half of the time of all tests is compilation; programs that are optimized less are compiled in three quarters of it.
+# Tests mostly compile, and programs that are optimized less are compiled in three quarters of the time.
 # What users get is what `make demo` and `make test-oldest` run. Read when JAX first computes.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true")
 
@@ -45,7 +45,7 @@ def compiled_programs_are_let_go():
     """Each takes some of the memory areas that Linux grants a process, 65530; beyond them XLA crashes."""
     yield
     maps = Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > 10_000:  # one file alone may need 30 000
+    if maps.exists() and maps.read_bytes().count(b"\n") > 10_000:  # test_estimator alone needs 26 600
         jax.clear_caches()
         gc.collect()
 

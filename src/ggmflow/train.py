@@ -188,7 +188,7 @@ def require_memory(architecture: Architecture, n_features: int, n_query: int, ba
     n_entries, batch = s * d - s * (s - 1) // 2, batch_size if isinstance(batch_size, Integral) else 32
     if architecture == "structured":
         matrices = int(batch) if s == d else int(batch) // 4
-        # Of such matrices a step was seen to hold a dozen (d = 506 and 1006, s = 6); half of them are counted.
+        # A step was seen to hold a dozen of such matrices (s = 6, when each draw had its own); half are counted.
         weights = s * d * (2 * d * num_leanings(d, s) + 85)
         rest = 6 * d**2 * matrices // jax.process_count()
     else:
