@@ -55,4 +55,4 @@ $(OLDEST)/.installed: pyproject.toml
 .SECONDARY:
 
 clean:
-	rm -rf $(VENV) $(OLDEST) demo site .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(OLDEST) .venv-audit demo site .pytest_cache .ruff_cache
