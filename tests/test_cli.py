@@ -520,6 +520,31 @@ def test_a_port_in_use_is_named_with_a_free_one(fitted, stand_in):
     refused(["explore", fitted[0], "--port", "80"], "cannot serve at port 80: Permission denied")
 
 
+def test_an_explorer_that_does_not_fit_is_one_line(fitted, stand_in):
+    def too_large(*args, **more):
+        raise MemoryError("4000 draws need at least 1 TB of memory, and 1 GB are available: ask for fewer draws")
+
+    stand_in("explorer", serve=too_large)
+    refused(["explore", fitted[0]], "4000 draws need at least 1 TB")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")
+@pytest.mark.parametrize("command", ["--version", "summary", "summary --json", "export --format csv"])
+def test_output_that_cannot_be_written_is_one_line(fitted, command):
+    words = command.split()
+    run = [] if command == "--version" else [str(fitted[0])]
+    with open("/dev/full", "w") as full:
+        process = subprocess.run(
+            [sys.executable, "-m", "ggmflow", *words[:1], *run, *words[1:]],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert process.returncode == 2
+    assert process.stderr.strip().splitlines()[-1] == "Error: cannot write the output: No space left on device"
+    assert "Traceback" not in process.stderr
+
+
 # ----------------------------------------------------------------------------------------------------------------- demo
 def test_demo_prints_a_summary_and_writes_figures(tmp_path):
     output = tmp_path / "new" / "demo"

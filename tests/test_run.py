@@ -16,9 +16,11 @@ import filelock
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import ggmflow as gf
 from ggmflow import estimator, io
+from ggmflow.cli import app
 from ggmflow.data import Scatter
 from ggmflow.export import entry_table
 from ggmflow.run import (
@@ -28,9 +30,11 @@ from ggmflow.run import (
     README,
     RECORD,
     RunError,
+    _settle,
     describe_file,
     fit_run,
     load_run,
+    open_run,
     read_record,
 )
 from ggmflow.train import CHUNK
@@ -346,6 +350,70 @@ def test_a_finished_fit_stays_until_another_one_is_finished(untrained, monkeypat
     assert load_run(run).lam == 2.0 and files_of(run) == FINISHED
 
 
+def test_a_new_fit_that_gave_up_does_not_let_the_next_one_replace_what_is_finished(
+    untrained, monkeypatch, table, tmp_path
+):
+    run = tmp_path / "run"
+    fit(run, table, lam=3.0)
+    with monkeypatch.context() as patch:
+        patch.setattr("ggmflow.memory.available", lambda: 1000)
+        with pytest.raises(MemoryError):
+            fit(run, table, force=True)
+    with pytest.raises(RunError, match="holds a finished fit: choose another directory, or replace it with --force"):
+        fit(run, table, lam=5.0)
+    assert load_run(run).lam == 3.0 and files_of(run) == FINISHED
+
+
+@pytest.mark.parametrize("record", [b"noise", b'{"kind": "ggmflow run", "format": 99}'], ids=["damaged", "newer"])
+def test_a_model_whose_record_cannot_be_read_stays_until_another_one_is_there(
+    untrained, monkeypatch, table, tmp_path, record
+):
+    run = tmp_path / "run"
+    fit(run, table, lam=3.0)
+    before = (run / MODEL).read_bytes()
+    (run / RECORD).write_bytes(record)
+    with monkeypatch.context() as patch:
+        patch.setattr("ggmflow.memory.available", lambda: 1000)
+        with pytest.raises(MemoryError):
+            fit(run, table, force=True)
+    assert (run / MODEL).read_bytes() == before
+    fit(run, table, force=True)
+    assert load_run(run).lam == 2.0 and files_of(run) == FINISHED
+
+
+@pytest.mark.parametrize("name", [MODEL, EDGES, README, RECORD])
+def test_a_reader_never_mixes_two_fits(untrained, monkeypatch, table, tmp_path, name):
+    """The new fit takes its place while the old one is read: just before or after the file of this name is moved."""
+    run, real, seen = tmp_path / "run", os.replace, []
+    interrupted_before_it_settles(run, table, monkeypatch)
+
+    def look(source, target):
+        for moved in (False, True):
+            if moved:
+                real(source, target)
+            if Path(target).name == name:
+                with contextlib.suppress(RunError):  # it may give up, as the lock is not free, but not mix
+                    record, model = open_run(run)
+                    seen.append((record["parameters"]["lam"], model.lam))
+
+    with filelock.FileLock(run / ".lock"), monkeypatch.context() as patch:
+        patch.setattr(os, "replace", look)
+        patch.setattr(time, "sleep", lambda seconds: None)
+        _settle(run)
+    seen.append((read_record(run)["parameters"]["lam"], load_run(run).lam))
+    assert set(seen) <= {(3.0, 3.0), (2.0, 2.0)} and (2.0, 2.0) in seen
+
+
+def test_a_model_of_another_run_is_noticed(untrained, monkeypatch, table, tmp_path):
+    run, other = tmp_path / "run", tmp_path / "other"
+    fit(run, table)
+    fit(other, table, lam=3.0)
+    (run / MODEL).write_bytes((other / MODEL).read_bytes())
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    with pytest.raises(RunError, match=r"model\.ggmflow is not the one that run\.json tells of"):
+        load_run(run)
+
+
 def interrupted_before_it_settles(run, table, monkeypatch):
     """A finished fit, and beside it another one that is finished too but was killed before it took its place."""
     fit(run, table, lam=3.0)
@@ -377,6 +445,23 @@ def test_a_link_in_the_run_of_someone_else_takes_nothing_away(untrained, table, 
     assert load_run(received).lam == 3.0 and files_of(mine) == FINISHED
     fit(received, table, lam=4.0, force=True)
     assert load_run(received).lam == 4.0 and load_run(mine).lam == 2.0 and files_of(mine) == FINISHED
+
+
+@pytest.mark.parametrize("name", [".lock", RECORD, MODEL, EDGES, README, CHECKPOINT, "report.html", "summary.csv"])
+def test_nothing_is_written_through_a_link_in_the_run_of_someone_else(untrained, table, tmp_path, name):
+    """Such a link may lead to any file of the user, and names of columns may be commands of a shell."""
+    run, precious = tmp_path / "run", tmp_path / "precious"
+    fit(run, table)
+    precious.write_bytes((run / name).read_bytes() if (run / name).exists() else b"precious")
+    before = precious.read_bytes()
+    (run / name).unlink(missing_ok=True)
+    (run / name).symlink_to(precious)
+    with pytest.raises(RunError, match="holds a link where ggmflow would write"):
+        fit(run, table, lam=4.0, force=True)
+    for command in (["report"], ["export", "--format", "csv"]):
+        result = CliRunner().invoke(app, [*command, str(run)])
+        assert result.exit_code == 2 and "link" in result.stderr
+    assert precious.read_bytes() == before
 
 
 def test_a_fit_refused_for_want_of_memory_does_not_block_a_smaller_one(untrained, monkeypatch, table, tmp_path):

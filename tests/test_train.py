@@ -179,6 +179,29 @@ def test_refuses_the_checkpoint_of_another_run(tmp_path, change):
         run(checkpoint=path, **change)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda arrays: arrays | {"leaf0": np.zeros((1, 1), arrays["leaf0"].dtype)},
+        lambda arrays: arrays | {"leaf0": arrays["leaf0"].astype(np.float16)},
+        lambda arrays: {name: array for name, array in arrays.items() if name != "leaf0"},
+        lambda arrays: {name: array for name, array in arrays.items() if name != "history"},
+        lambda arrays: arrays | {"history": arrays["history"][:, :3]},
+        lambda arrays: arrays | {"history": np.full_like(arrays["history"], np.nan)},
+        lambda arrays: arrays | {"best": np.array([0.0, np.inf])},
+        lambda arrays: arrays | {"more": np.zeros(1)},
+    ],
+    ids=["shape", "type", "leaf", "history", "columns", "nan", "chunk", "more"],
+)
+def test_a_checkpoint_with_other_arrays_is_named(tmp_path, change):
+    path = tmp_path / "run.checkpoint"
+    run(checkpoint=path, report=interrupt_at(CHUNK))
+    header, arrays = io.read(path)
+    io.write(path, {"kind": header["kind"], "identity": header["identity"]}, change(arrays))
+    with pytest.raises(ValueError, match=r"run\.checkpoint is no checkpoint of this fit: it is damaged"):
+        run(checkpoint=path)
+
+
 def test_refuses_files_that_are_no_checkpoint(tmp_path):
     path = tmp_path / "run.checkpoint"
     path.write_text("something else")

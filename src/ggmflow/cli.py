@@ -3,6 +3,7 @@
 What the commands do stands in `commands`, whose imports take seconds; help and shell completion do not wait for them.
 """
 
+import errno
 import io
 import os
 import shlex
@@ -47,6 +48,11 @@ def _one_line() -> Iterator[None]:
     except KeyboardInterrupt:
         typer.secho("Interrupted.", err=True, fg="yellow")
         raise typer.Exit(130) from None
+    except OSError as error:
+        if error.filename is not None or error.errno == errno.EPIPE:  # typer ends quietly when a pipe is closed
+            raise
+        typer.secho(f"Error: cannot write the output: {error.strerror or error}", err=True, fg="red")
+        raise typer.Exit(2) from None
 
 
 app = typer.Typer(

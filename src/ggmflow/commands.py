@@ -26,7 +26,7 @@ from ggmflow.estimator import GraphicalFlow, RangeWarning
 from ggmflow.export import FORMATS, describe, edge_table, entry_table, records, strongest
 from ggmflow.export import export as write_export
 from ggmflow.posterior import PoorFitWarning, Posterior
-from ggmflow.run import REPORT, RunError, describe_file, fit_run, load_run, locked, read_record
+from ggmflow.run import REPORT, RunError, describe_file, fit_run, load_run, locked, open_run, read_record
 from ggmflow.source import DrawsError
 
 # What numbers can come to, however right the program is: data and ranges that single precision cannot hold.
@@ -156,16 +156,15 @@ def explore(run: Path, port: int, browser: bool) -> None:
     def begin() -> None:
         Console(stderr=True, highlight=False).print("Computing the evidence over λ and q …", style="dim")
 
-    try:
-        serve(model, port=port, open_browser=browser, on_begin=begin, on_ready=ready)
-    except KeyboardInterrupt:
-        pass  # the way to end it
-    except _NUMERIC as error:
-        _stop(str(error))
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            _stop(f"port {port} is in use: try --port {_free_port(port)}")
-        _stop(f"cannot serve at port {port}: {error.strerror or error}")
+    with _mistakes(*_NUMERIC):
+        try:
+            serve(model, port=port, open_browser=browser, on_begin=begin, on_ready=ready)
+        except KeyboardInterrupt:
+            pass  # the way to end it
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                _stop(f"port {port} is in use: try --port {_free_port(port)}")
+            _stop(f"cannot serve at port {port}: {error.strerror or error}")
 
 
 def export(
@@ -257,7 +256,7 @@ def _open(
     if not 0 < level < 1:
         _stop(f"--level must lie between 0 and 1, such as 0.9; got {level:g}")
     with _mistakes(RunError, OSError):
-        record, model = read_record(run), load_run(run)
+        record, model = open_run(run)
     with _mistakes(ValueError, *_NUMERIC):  # outside the fitted ranges; nothing is drawn yet
         post = model.posterior(lam, q)
     if refine:

@@ -35,7 +35,9 @@ FORMAT = 1
 RECORD, MODEL, CHECKPOINT, EDGES, README = "run.json", "model.ggmflow", "checkpoint", "edges.csv", "README.txt"
 REPORT = "report.html"
 _KIND = "ggmflow run"
+_MOST_BYTES = 2**26  # of run.json, which holds the names of columns and little else
 _LOCK, _NEXT = ".lock", ".next"
+_ATTEMPTS = 4  # to read a run whose fit is just being replaced, which takes a moment
 # What a new fit removes: all that describes an earlier one. First what it replaces by its own.
 _OWN = (MODEL, EDGES, README)
 _MADE_LATER = (CHECKPOINT, REPORT, *(name for name, _ in FORMATS.values()))
@@ -79,15 +81,27 @@ def load_run(path: str | Path) -> GraphicalFlow:
     RunError
         If it is no run, damaged, or not finished.
     """
-    record, model = read_record(path), Path(path) / MODEL
-    if record["status"] != "finished":
-        raise RunError(f"the fit in {path} is not finished: go on with `{record['command']} --resume`")
-    try:
-        return GraphicalFlow.load(model)
-    except FileNotFoundError:
-        raise RunError(f"{path} is damaged: {MODEL} is missing. Fit again with --force") from None
-    except io.ModelFileError as error:
-        raise RunError(f"{path} is damaged: {error}. Fit again with --force") from None
+    return open_run(path)[1]
+
+
+def open_run(path: str | Path) -> tuple[dict[str, Any], GraphicalFlow]:
+    """`read_record` and `load_run` of one and the same fit, even if another one takes its place meanwhile."""
+    file = Path(path) / MODEL
+    for attempt in range(_ATTEMPTS):
+        time.sleep(0.1 * attempt)
+        record = read_record(path)
+        if record["status"] != "finished":
+            raise RunError(f"the fit in {path} is not finished: go on with `{record['command']} --resume`")
+        try:
+            model = GraphicalFlow.load(file)
+            # After loading: a file that was replaced before, or since, is not the one that the record tells of.
+            if record.get("model") in (None, describe_file(file)["sha256"]):
+                return record, model
+        except FileNotFoundError:
+            raise RunError(f"{path} is damaged: {MODEL} is missing. Fit again with --force") from None
+        except io.ModelFileError as error:
+            raise RunError(f"{path} is damaged: {error}. Fit again with --force") from None
+    raise RunError(f"{path} is damaged: {MODEL} is not the one that {RECORD} tells of. Fit again with --force")
 
 
 def read_record(path: str | Path) -> dict[str, Any]:
@@ -103,7 +117,7 @@ def read_record(path: str | Path) -> dict[str, Any]:
     dict
         status ("starting", "running", "interrupted", "failed" or "finished"), command, versions, data (file, sha256,
         rows, columns, delimiter, decimal), parameters, started, updated, seconds; of a finished fit also steps,
-        training, chosen (lam, q, at_ends) and ranges.
+        training, model (the SHA-256 of its file), chosen (lam, q, at_ends) and ranges.
     """
     path = Path(path)
     if (path / _NEXT).is_dir():
@@ -118,7 +132,7 @@ def _read_record(path: Path) -> dict[str, Any]:
     if not (path / RECORD).is_file():
         raise RunError(f"{path} is no ggmflow run: it has no {RECORD}")
     try:
-        record = json.loads((path / RECORD).read_text(encoding="utf-8"))
+        record = json.loads(_record_text(path))
     except (ValueError, RecursionError):
         raise RunError(f"{path} is damaged: {RECORD} cannot be read. Fit again with --force") from None
     if not isinstance(record, dict) or record.get("kind") != _KIND:
@@ -133,6 +147,14 @@ def _read_record(path: Path) -> dict[str, Any]:
     if damaged := _damaged_part(record):
         raise RunError(f"{path} is damaged: {RECORD} has no valid {damaged!r}. Fit again with --force")
     return record
+
+
+def _record_text(path: Path) -> str:
+    with (path / RECORD).open("rb") as file:
+        text = file.read(_MOST_BYTES + 1)
+    if len(text) > _MOST_BYTES:
+        raise ValueError("too large")
+    return text.decode("utf-8")
 
 
 def _damaged_part(record: dict[str, Any]) -> str | None:
@@ -235,6 +257,7 @@ def fit_run(
             "seconds": seconds(),
             "steps": model.n_iter_,
             "training": model.status_,
+            "model": describe_file(place / MODEL)["sha256"],
             "chosen": choice._asdict(),
             "ranges": {"lam": model.lam_range_, "q": model.q_range_, "temperature": model.temperature_range_},
         }
@@ -251,16 +274,26 @@ def _place(path: Path, new: dict[str, Any], resume: bool, force: bool) -> Path:
         beside.unlink()  # not ours, and it may lead anywhere
     for leftover in (*path.glob(f"{io.TEMPORARY}*"), *beside.glob(f"{io.TEMPORARY}*")):
         leftover.unlink()  # of a process that was killed while it wrote
+    if _gave_up(beside):
+        shutil.rmtree(beside)  # or whoever comes next without --force would go on with it, and replace what is finished
     try:
         old = _read_record(path)
     except RunError:
-        return path  # nothing there is worth keeping
-    if old["status"] != "finished":
+        old = None  # damaged, or of a newer version: a model beside it may still be of use
+    if not (old["status"] == "finished" if old else (path / MODEL).exists()):
         return path
-    wanted = force or ((beside / RECORD).exists() and not (resume and not _differences(old, new)))
+    as_before = resume and old is not None and not _differences(old, new)
+    wanted = force or ((beside / RECORD).exists() and not as_before)
     if wanted:
         beside.mkdir(exist_ok=True)
     return beside if wanted else path
+
+
+def _gave_up(place: Path) -> bool:
+    """Whether a fit was refused before it began, for want of memory for instance: there is nothing to go on with."""
+    with suppress(RunError):
+        return _read_record(place)["status"] == "failed" and not (place / CHECKPOINT).exists()
+    return False
 
 
 def _settle(path: Path) -> None:
@@ -289,7 +322,7 @@ def _is_run(path: Path) -> bool:
     if not (path / RECORD).is_file():
         return False
     try:
-        record = json.loads((path / RECORD).read_text(encoding="utf-8"))
+        record = json.loads(_record_text(path))
     except (ValueError, RecursionError):
         return any((path / name).exists() for name in (MODEL, CHECKPOINT))
     return isinstance(record, dict) and record.get("kind") == _KIND
@@ -335,9 +368,7 @@ def _new_record(model: GraphicalFlow, scatter: Scatter, data: Mapping[str, Any],
 
 def _begin(path: Path, new: dict[str, Any], resume: bool, force: bool) -> dict[str, Any]:
     """The record of the fit to do, or of one that is finished; refuses to mix two fits."""
-    old = None if force or not (path / RECORD).exists() else _read_record(path)
-    if old is not None and old["status"] == "failed" and not (path / CHECKPOINT).exists():
-        old = None  # refused before it began, for want of memory for instance: nothing to go on with
+    old = None if force or not (path / RECORD).exists() or _gave_up(path) else _read_record(path)
     run = _spoken(path)
     if old is not None and not resume:
         if old["status"] == "finished":
@@ -408,6 +439,9 @@ def locked(path: Path) -> Iterator[None]:
     A finished fit that was to replace another one, and was killed before it could, does so first.
     """
     path.mkdir(parents=True, exist_ok=True)
+    for name in (_LOCK, RECORD, *_OWN, *_MADE_LATER, *(f"{_NEXT}/{each}" for each in (RECORD, *_OWN, CHECKPOINT))):
+        if (path / name).is_symlink():  # a run may come from someone else, and the link lead to any file of the user
+            raise RunError(f"{path} holds a link where ggmflow would write, {name}: remove it")
     lock = filelock.FileLock(path / _LOCK)
     try:
         lock.acquire(blocking=False)

@@ -490,9 +490,19 @@ def _load_checkpoint(path: Path, identity: dict[str, Any], progress: Any):
             "Delete it to start anew, or fit with what it was written with"
         )
     leaves, structure = jax.tree.flatten(progress)
-    new = [jnp.array(arrays[f"leaf{k}"], leaf.dtype) for k, leaf in enumerate(leaves)]
+    expected = {f"leaf{k}": (leaf.shape, np.dtype(leaf.dtype)) for k, leaf in enumerate(leaves)}
+    number = np.dtype(float)
+    expected |= {"history": ((len(arrays.get("history", ())), len(Report._fields)), number), "best": ((2,), number)}
+    damaged = f"{path} is no checkpoint of this fit: it is damaged"
+    if {name: (array.shape, array.dtype) for name, array in arrays.items()} != expected:
+        raise ValueError(damaged)
+    new = [jnp.array(arrays[f"leaf{k}"]) for k in range(len(leaves))]
     elbo, chunk = arrays["best"].tolist()
-    return jax.tree.unflatten(structure, new), reports_from_array(arrays["history"]), (elbo, int(chunk))
+    try:
+        history, best = reports_from_array(arrays["history"]), (elbo, int(chunk))
+    except (ValueError, OverflowError):  # counts that are no numbers
+        raise ValueError(damaged) from None
+    return jax.tree.unflatten(structure, new), history, best
 
 
 def reports_from_array(rows: Float[np.ndarray, "k 5"]) -> list[Report]:
