@@ -77,7 +77,7 @@ def refused(arguments, message, code=2):
 def test_fit_ends_with_a_summary(fitted):
     path, told = fitted
     assert re.search(r"Data table\.csv: 50 rows of 4 variables", told)
-    assert re.search(r"Fit trained for 100 steps, \d+ s; λ from 0\.5 to 8, q from 0\.25 to 1\.25", told)
+    assert re.search(r"Fit trained for 100 steps, (\d+ s|[\d.]+ min); λ from 0\.5 to 8, q from 0\.25 to 1\.25", told)
     assert re.search(r"Shown at λ = [\d.]+, q = [\d.]+, the highest evidence", told)
     assert re.search(r"Trust (Good|Fair|Poor) fit: Pareto k̂", told)
     assert re.search(r"Edges \d of 6 pairs, by highest expected F1", told)

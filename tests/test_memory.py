@@ -40,10 +40,11 @@ def untrained_model(untrained):
 
 # ------------------------------------------------------------------------------------------------------- what there is
 def test_memory_that_is_available(monkeypatch, tmp_path):
-    machine, container, none = tmp_path / "meminfo", tmp_path / "max", tmp_path / "none"
+    machine, container, none = tmp_path / "meminfo", tmp_path / "memory.max", tmp_path / "none"
     machine.write_text("MemTotal:  32000 kB\nMemAvailable:  8000 kB\nSwapFree:  1000 kB\nHugePages_Total:  0\n")
     monkeypatch.setattr(memory, "_MEMINFO", machine)
-    monkeypatch.setattr(memory, "_LIMITS", (container, none))
+    monkeypatch.setattr(memory, "_GROUPS", tmp_path)
+    monkeypatch.setattr(memory, "_OWN_GROUP", none)
     assert available() == 9000 * 1024
     container.write_text("max\n")
     assert available() == 9000 * 1024
@@ -56,6 +57,26 @@ def test_memory_that_is_available(monkeypatch, tmp_path):
     monkeypatch.setattr("os.sysconf", lambda name: (_ for _ in ()).throw(ValueError), raising=False)
     assert available() is None
     require(1e30, "many things", "nobody knows whether they fit")
+
+
+@pytest.mark.parametrize(
+    ("groups", "file"),
+    [
+        ("0::/slurm/job_1/step_0\n", "slurm/job_1/memory.max"),  # a limit of the job holds for its steps
+        ("0::/slurm/job_1/step_0\n", "slurm/job_1/step_0/memory.max"),
+        ("5:cpu:/a\n4:memory:/slurm/job_1\n", "memory/slurm/job_1/memory.limit_in_bytes"),
+        ("4:cpu,memory:/x:y\nnoise\n", "memory/x:y/memory.limit_in_bytes"),
+    ],
+)
+def test_the_limit_of_a_job_counts(monkeypatch, tmp_path, groups, file):
+    own = tmp_path / "cgroup"
+    own.write_text(groups)
+    monkeypatch.setattr(memory, "_GROUPS", tmp_path)
+    monkeypatch.setattr(memory, "_OWN_GROUP", own)
+    assert available() != 1_000_000
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text("1000000\n")
+    assert available() == 1_000_000
 
 
 def test_this_machine_has_some():
@@ -129,7 +150,7 @@ def test_a_query_that_is_too_large(monkeypatch):
 
 def test_a_table_with_too_many_columns(tmp_path):
     """One line from the command line, and nothing is written."""
-    message = r"scatter matrices of 1000 columns need at least 16 MB .*drop=\[\.\.\.\]"
+    message = r"scatter matrices of 1000 columns need at least 40 MB .*drop=\[\.\.\.\]"
     table = np.random.default_rng(0).normal(size=(2, 1000))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "available", lambda: 10**6)
@@ -140,6 +161,32 @@ def test_a_table_with_too_many_columns(tmp_path):
         result = CliRunner().invoke(app, ["fit", str(path), "-o", str(tmp_path / "run")])
     assert result.exit_code == 2 and not (tmp_path / "run").exists()
     assert result.stderr.startswith("Error: the scatter matrices of 1000 columns") and result.stderr.count("\n") == 1
+
+
+def test_a_table_with_missing_values_and_too_many_columns(monkeypatch):
+    """The expected statistics are looked for only then."""
+    table = np.random.default_rng(0).normal(size=(5, 300))
+    table[0, 0] = np.nan
+    monkeypatch.setattr(memory, "available", lambda: 10**6)
+    with pytest.raises(MemoryError, match="scatter matrices of 300 columns"):
+        Scatter.from_data(table, missing="em")
+
+
+def test_a_file_that_is_too_large(monkeypatch, tmp_path):
+    path = tmp_path / "long.csv"
+    path.write_text("a,b\n" + "0.125,0.25\n" * 1000)
+    monkeypatch.setattr(memory, "available", lambda: 10**4)
+    with pytest.raises(MemoryError, match=r"the rows of .*long\.csv' need at least 33 kB"):
+        Scatter.from_data(path)
+
+
+def test_a_flow_that_is_too_large_is_refused_before_ranges_are_looked_for(monkeypatch, tmp_path):
+    path = tmp_path / "table.csv"
+    TABLE.to_csv(path, index=False)
+    monkeypatch.setattr("ggmflow.train.require", lambda need, *words: memory.require(1e30, *words))
+    monkeypatch.setattr("ggmflow.commands.find_ranges", lambda **given: pytest.fail("looked for"))
+    result = CliRunner().invoke(app, ["fit", str(path), "-o", str(tmp_path / "run")])
+    assert result.exit_code == 2 and result.stderr.startswith("Error: a flow over")
 
 
 # -------------------------------------------------------------------------------------------------- what is not refused

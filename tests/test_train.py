@@ -2,6 +2,7 @@
 
 import signal
 from pathlib import Path
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -71,6 +72,33 @@ def test_learns_and_repeats_itself():
     assert_same(first, run(flow, steps=10 * CHUNK - 3))
     other = run(key=jax.random.key(8))
     assert other.history != first.history
+
+
+class OfManyVariables(Toy):
+    n_query: ClassVar = 0  # of one variable: a query
+
+
+def test_conditions_in_groups_give_the_same_gradients(monkeypatch):
+    """Steps of a large blanket take a few conditions after the other, which changes the order of sums only."""
+    whole = run()
+    monkeypatch.setattr(train, "_MOST_MATRIX_ENTRIES", 2)
+    grouped = run(OfManyVariables())
+    assert [each.step for each in grouped.history] == [each.step for each in whole.history]
+    np.testing.assert_allclose(
+        [each[2:4] for each in grouped.history], [each[2:4] for each in whole.history], rtol=1e-5
+    )
+    np.testing.assert_allclose(grouped.flow.mean, whole.flow.mean, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("num", "d", "expected"), [(8, 318, 8), (8, 1024, 8), (8, 1025, 4), (8, 2006, 2), (8, 5000, 1)]
+)
+def test_fewer_conditions_at_once_the_more_variables(num, d, expected):
+    assert train.conditions_at_once(num, d) == expected
+
+
+def test_a_number_of_conditions_that_is_prime_goes_at_once_or_one_by_one():
+    assert train.conditions_at_once(7, 1000) == 7 and train.conditions_at_once(7, 1200) == 1
 
 
 def test_keeps_the_weights_with_the_best_elbo():
@@ -183,7 +211,7 @@ def test_refuses_the_checkpoint_of_another_run(tmp_path, change):
     "change",
     [
         lambda arrays: arrays | {"leaf0": np.zeros((1, 1), arrays["leaf0"].dtype)},
-        lambda arrays: arrays | {"leaf0": arrays["leaf0"].astype(np.float16)},
+        lambda arrays: arrays | {"leaf0": arrays["leaf0"].astype(np.float64)},
         lambda arrays: {name: array for name, array in arrays.items() if name != "leaf0"},
         lambda arrays: {name: array for name, array in arrays.items() if name != "history"},
         lambda arrays: arrays | {"history": arrays["history"][:, :3]},

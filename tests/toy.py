@@ -1,5 +1,7 @@
 """A flow of two numbers with a loss of its own, which compiles in a second; nothing is computed when it is imported."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,8 @@ class Toy(eqx.Module):
     mean: jax.Array
     poison: NonTrainable
     step_size: NonTrainable  # 0: nothing to learn
+    scatter_matrix: ClassVar = np.ones((1, 1))
+    n_query: ClassVar = 1
 
     def __init__(self, poison=np.inf, step_size=1.0):
         self.mean = jnp.zeros(2)

@@ -28,6 +28,7 @@ from ggmflow.export import export as write_export
 from ggmflow.posterior import PoorFitWarning, Posterior
 from ggmflow.run import REPORT, RunError, describe_file, fit_run, load_run, locked, open_run, read_record
 from ggmflow.source import DrawsError
+from ggmflow.train import require_memory
 
 # What numbers can come to, however right the program is: data and ranges that single precision cannot hold.
 _NUMERIC = (FloatingPointError, DrawsError)
@@ -85,6 +86,7 @@ def fit(
         with _mistakes(ValueError, TypeError, OSError):
             scatter = Scatter.from_data(data, **kept, **how)
             positions = np.arange(scatter.n_features) if names is None else scatter.index(names)
+            require_memory(model.architecture, scatter.n_features, len(positions), model.batch_size)
             _check(find_ranges(**asked, scatter=scatter, query=positions))
             about = describe_file(data) | how
         try:

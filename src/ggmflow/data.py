@@ -147,6 +147,8 @@ class Scatter:
         if not isinstance(missing, str) or missing not in ("error", "drop", "em"):
             raise ValueError(f"unknown missing={missing!r}: choose 'error', 'drop' or 'em'")
         values, labels, where = read_table(X, names, delimiter=delimiter, decimal=decimal, drop=drop)
+        d, advice = len(labels), "leave some out, with drop=[...] or before"
+        require(40 * d**2, f"the scatter matrices of {d} columns", advice)  # five at a time, while one is checked
         values = values[usable_rows(values, labels, where, missing)]
         _check_varying(values, labels)
         observed = None if transform is None else np.sort(values, axis=0)  # NaN comes last
@@ -162,9 +164,6 @@ class Scatter:
             sd = np.sqrt(np.diag(result.matrix) / n)
             S, mean, scale = result.matrix / np.outer(sd, sd), mean + scale * result.mean, scale * sd
         else:
-            d = len(labels)
-            advice = "leave some out, with drop=[...] or before"
-            require(16 * d**2, f"the scatter matrices of {d} columns", advice)  # one is made from another
             S = working.T @ working
         if not standardize:
             with np.errstate(over="ignore", under="ignore"):

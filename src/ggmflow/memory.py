@@ -7,10 +7,11 @@ work is tried.
 """
 
 import os
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
 _MEMINFO = Path("/proc/meminfo")
-_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_GROUPS, _OWN_GROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -40,7 +41,7 @@ def require(need: float, what: str, advice: str) -> None:
 def available() -> int | None:
     """Bytes that this process could still get, swap space included; None where nobody says.
 
-    That is what the machine has left, or all that a container may have if that is less.
+    That is what the machine has left, or all that a container or a job of a cluster may have if that is less.
     """
     found = []
     try:
@@ -52,12 +53,27 @@ def available() -> int | None:
             found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         except (AttributeError, OSError, ValueError):  # not on Windows
             pass
-    for path in _LIMITS:
+    for path in _limits():
         try:
             found.append(int(path.read_text(encoding="ascii")))
         except (OSError, ValueError):  # there is none, or it is "max"
             pass
     return min(found, default=None)
+
+
+def _limits() -> Iterator[Path]:
+    """Files that may hold a limit: those of the process's own control group and of all that it lies in."""
+    yield _GROUPS / "memory.max"
+    yield _GROUPS / "memory" / "memory.limit_in_bytes"  # of the older kind of groups
+    try:
+        lines = [line.split(":", 2) for line in _OWN_GROUP.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError):
+        return
+    for _, kinds, name in (line for line in lines if len(line) == 3):
+        if kinds == "" or "memory" in kinds.split(","):
+            top, file = (_GROUPS, "memory.max") if kinds == "" else (_GROUPS / "memory", "memory.limit_in_bytes")
+            own = PurePosixPath(name.lstrip("/"))
+            yield from (top / group / file for group in (own, *own.parents))
 
 
 def in_words(size: float) -> str:

@@ -48,6 +48,7 @@ from ggmflow.memory import require
 
 CHUNK = 25  # steps between two looks at the host
 _SECONDS_BETWEEN_CHECKPOINTS = 10.0
+_MOST_MATRIX_ENTRIES = 2**23  # of one kind, in a step for a blanket; there are a dozen kinds
 _CLIP = 10.0  # on the norm of the gradient, in nats
 _MOST_STEPS, _MOST_DRAWS = 10**8, 10**6  # weeks of training, and gigabytes for each step: more are typing errors
 
@@ -175,7 +176,8 @@ def require_memory(architecture: Architecture, n_features: int, n_query: int, ba
     ----------
     architecture
         "structured": an entry may lean on all those above it, in s × d × d weights of two kinds, and has 17 numbers for
-        each of 5 corrections; every draw of a step, or every condition if there is a query, has its own d × d matrices.
+        each of 5 corrections; every draw of a step has its own d × d matrices, or, with a query, every condition that
+        is differentiated at a time.
         "paper": 4 networks from every entry to 128 numbers, and from those to 24.
     n_features, n_query
         d and s.
@@ -187,8 +189,8 @@ def require_memory(architecture: Architecture, n_features: int, n_query: int, ba
     d, s = n_features, n_query
     n_entries, batch = s * d - s * (s - 1) // 2, batch_size if isinstance(batch_size, Integral) else 32
     if architecture == "structured":
-        matrices = int(batch) if s == d else int(batch) // 4
-        # A step was seen to hold a dozen of such matrices (s = 6, when each draw had its own); half are counted.
+        matrices = int(batch) if s == d else conditions_at_once(max(1, int(batch) // 4), d)
+        # A step was seen to hold a dozen of such matrices; half are counted.
         weights = s * d * (2 * d * num_leanings(d, s) + 85)
         rest = 6 * d**2 * matrices // jax.process_count()
     else:
@@ -354,12 +356,29 @@ def _run_chunk(
     arrays, static = eqx.partition(frozen, eqx.is_array)
     optimizer, same, split = _optimizer(), PartitionSpec(), PartitionSpec(CONDITIONS, DRAWS)
 
+    def loss(weights, arrays, noise, conditions):
+        return flow_loss(eqx.combine(weights, arrays, static), noise, conditions)
+
+    gradient_of_loss = jax.grad(loss, has_aux=True)
+
+    def gradient_in_groups(weights, arrays, noise, conditions):
+        d, num = len(frozen.scatter_matrix), len(conditions)
+        groups = num // conditions_at_once(num, d) if frozen.n_query < d else 1
+        if groups == 1:
+            return gradient_of_loss(weights, arrays, noise, conditions)
+
+        def add(total, given):
+            gradient, log_ratio = gradient_of_loss(weights, arrays, *given)
+            return jax.tree.map(jnp.add, total, gradient), log_ratio
+
+        noise = jnp.moveaxis(noise.reshape(len(noise), groups, -1, noise.shape[2]), 1, 0)
+        nothing = jax.tree.map(jnp.zeros_like, weights)
+        total, log_ratio = jax.lax.scan(add, nothing, (noise, conditions.reshape(groups, -1, 3)))
+        return jax.tree.map(lambda leaf: leaf / groups, total), log_ratio.reshape(num, -1)
+
     # By hand, because the compiler would not split loops and factorizations on its own.
     def gradient_of_part(weights, arrays, noise, conditions):
-        def loss(weights):
-            return flow_loss(eqx.combine(weights, arrays, static), noise, conditions)
-
-        gradient, log_ratio = jax.grad(loss, has_aux=True)(weights)
+        gradient, log_ratio = gradient_in_groups(weights, arrays, noise, conditions)
         # On one device a mean over it would only keep the compiler from joining what is before with what is after.
         return gradient if mesh.size == 1 else jax.lax.pmean(gradient, (CONDITIONS, DRAWS)), log_ratio
 
@@ -397,6 +416,16 @@ def _run_chunk(
     evaluate = jnp.arange(CHUNK + 1) == CHUNK
     state, log_ratios = jax.lax.scan(step, state, evaluate)
     return jax.lax.with_sharding_constraint((state, log_ratios[-1]), everywhere(mesh))
+
+
+def conditions_at_once(num: int, n_features: int) -> int:
+    """How many of `num` conditions of a blanket are differentiated together: a divisor of their number.
+
+    Each has matrices of d × d. Up to d = 1000 all of 8 are done at once, which is faster; beyond, fewer, so that memory
+    does not outgrow the d × s entries.
+    """
+    most = max(1, _MOST_MATRIX_ENTRIES // n_features**2)
+    return max(k for k in range(1, num + 1) if num % k == 0 and k <= most)
 
 
 def _optimizer() -> optax.GradientTransformation:
