@@ -123,7 +123,8 @@ def paired(found, sampler):
 def width(found, sampler):
     """Mean log ratio between widths of 90 % intervals and those of the exact sampler on the same data, by function.
 
-    SDPLACE
+    Of the exact sampler run twice, on 204 data sets, a log ratio has a standard deviation of 0.07: the mean of 24 has
+    one of 0.014.
     """
     widths = {(one.sampler, one.index): one.widths for one in found}
     return np.mean([np.log(np.divide(widths[sampler, k], widths[EXACT, k])) for k in range(FITS)], axis=0)
@@ -133,14 +134,14 @@ def width(found, sampler):
 def test_the_flow_is_calibrated(found, sampler):
     """24 fits: KS of three functions, p > 1e-5, and beside the exact sampler |z| < 4.5: false-alarm rate 5e-5.
 
-    ALARMPLACE
+    Widths differ by less than 10 %, which is 7 sd for a right flow and 5 sd (2e-6) for one 3 % too narrow.
     """
     part = pick(found, sampler=sampler)
     assert len(part) == FITS
     for line in rank_lines(part):
         assert line.q != "all" or line.statistic != "KS" or line.value > 1e-5
     assert np.abs(paired(found, sampler)).max() < 4.5
-    assert np.abs(width(found, sampler)).max() < 0.12
+    assert np.abs(width(found, sampler)).max() < 0.1
 
 
 def test_few_data_sets_show_mistakes(found):
@@ -185,7 +186,10 @@ def test_rows_say_what_does_not_hold():
     judged = [row for row in rows if row.holds is not None]
     assert [row.holds for row in judged] == [False] * 3 + [True] * 2 + [False] * 9 + [False] * 2
     told = [row.value for row in rows if "less their mean" in row.what]
-    assert told == ["diagonal 100.0, off-diagonal 100.0, log det 100.0 %; ranks: p 0 (diagonal)"] * 4
+    assert len(told) == 4
+    assert set(told) == {
+        "diagonal 100.0, off-diagonal 100.0, log det 100.0 %; mean rank of log det 0.51; smallest p-value 0 (diagonal)"
+    }
     assert rows[-1].value == "0 of 240; median ESS 90 %"
 
 
