@@ -5,19 +5,23 @@
 Where Ω₁ … Ω_L come from the posterior, Ω₀ is one more draw of it: for every f, λ and q the rank is uniform on 0 … L
 (Talts et al. 2018), and an interval of 90 % holds f(Ω₀) in 90 % of all replications. f is a diagonal entry, an
 off-diagonal entry (both chosen at random in every replication) or log det Ω. S = XᵀX is neither centred nor scaled: the
-model is taken as it is. Two mistakes go the same way and must be seen.
+model, whose mean is known, is taken as it is, at T = 1. Two mistakes go the same way and must be seen. What it costs to
+centre rows by their own mean is told.
 
     python -m benchmarks.trust.calibration [--quick]
 
-The full run keeps every replication in results/calibration.csv: one that was cut goes on, and one that is complete is
-only summed up again, so remove the file to measure anew. It writes docs/tables/calibration.csv, with every p-value and
-every coverage, and docs/assets/calibration.png.
+The full run keeps every replication in results/calibration.csv, with what made it. One that was cut goes on, one that
+is complete is only summed up again, and one of other code, versions or settings is refused: remove the file to measure
+anew. It writes docs/tables/calibration.csv, with every p-value and every coverage, and docs/assets/calibration.png.
 """
 
 import argparse
 import csv
+import hashlib
+import subprocess
 import time
 import warnings
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -34,13 +38,16 @@ import ggmflow as gf
 from benchmarks.trust import Row
 from benchmarks.trust.ranks import (
     BAR,
+    FUNCTIONS,
     LEVEL,
     L,
     Line,
     Outcome,
+    coverage_band,
     coverage_lines,
     draw,
     load,
+    p_values,
     pick,
     rank_lines,
     save,
@@ -48,6 +55,7 @@ from benchmarks.trust.ranks import (
 )
 from ggmflow import gibbs
 from ggmflow.data import Scatter
+from ggmflow.io import versions
 from ggmflow.weights import khat_limit
 
 DONE, TABLE = Path("results/calibration.csv"), Path("docs/tables/calibration.csv")
@@ -57,12 +65,17 @@ ROWS = {3: 10, 6: 15}  # d → n
 CONDITIONS = tuple(product((1.0, 4.0), (1.0, 0.5, 0.25)))  # (λ, q), which take turns
 EXACT, FLOW, WEIGHTED = SAMPLERS = ("exact sampler", "flow", "weighted flow")
 SHAPE, NARROW = MISTAKES = ("γ of shape n/2", "sd × 0.7")
-REPLICATIONS = 210
+WARM = ("flow over temperatures", "weighted flow over temperatures")
+# Rows less their own mean: how many there are, and what is given for n.
+CENTRED = {f"{n} rows less their mean, n = {given}": (n, given) for n in (10, 50) for given in (n, n - 1)}
+LESS_MEAN = next(iter(CENTRED))  # whose outcome comes first
+REPLICATIONS, NUM_CENTRED, NUM_WARM = 210, 600, 102
 SEEN = 1e-4  # a mistake is seen if a p-value is below
 # Draws of an entry four sweeps apart are nearly independent: measured for the prior at d = 6.
 PRIOR_SWEEPS = 500
 CHAINS: dict[str, Any] = {"num_chains": L, "num_draws": 5, "num_warmup": 50, "thin": 10}
 FIT: dict[str, Any] = {"lam": (0.5, 8.0), "q": (0.25, 1.25), "temperature": 1.0, "steps": 300, "progress": False}
+WARM_FIT = FIT | {"temperature": (0.01, 1.0), "steps": 1500}  # both are the defaults
 TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 
 
@@ -157,14 +170,14 @@ def outcome(
     *known: float,
 ) -> Outcome:
     """Ranks of the truth among L draws; whether intervals, given or from draws of log det, hold it."""
-    truth, (i, pair) = problem.functions(problem.truth), problem.entries
+    truth, (i, (j, k)) = problem.functions(problem.truth), problem.entries
     ranks = np.sum(problem.functions(draws) < truth[:, None], axis=1).tolist()
-    low, high = np.quantile(log_det, TAILS, method="hazen")
+    low, high = np.transpose([ends[:, i, i], ends[:, j, k], np.quantile(log_det, TAILS, method="hazen")])
+    covered, widths = ((low <= truth) & (truth <= high)).astype(int).tolist(), (high - low).tolist()
     inside = (ends[0] <= problem.truth) & (problem.truth <= ends[1])
-    covered = tuple(int(hit) for hit in (inside[i, i], inside[pair], low <= truth[2] <= high))
     share = float(np.mean(inside[np.triu_indices(len(inside))]))
     condition = (len(inside), problem.index, problem.lam, problem.q)
-    return Outcome(sampler, *condition, tuple(ranks), covered, share, *known)
+    return Outcome(sampler, *condition, tuple(ranks), tuple(covered), tuple(widths), share, *known)
 
 
 def run_chains(problem: Problem, scatter: Scatter) -> Float[np.ndarray, "chains draws d d"]:
@@ -196,10 +209,35 @@ def replicate_exact(problem: Problem) -> list[Outcome]:
     ]
 
 
-def replicate_flow(problem: Problem) -> list[Outcome]:
+def replicate_centred(problem: Problem) -> list[Outcome]:
+    """The exact sampler on new rows, whose mean is taken from them.
+
+    With a flat prior of the mean the likelihood is that of centred rows with n − 1 for n: this should be calibrated.
+    """
+    out = []
+    for name, (rows, given) in CENTRED.items():
+        rng = np.random.default_rng([SEED, problem.index, rows])
+        z = rng.standard_normal((len(problem.truth), rows))
+        X = np.linalg.solve(np.linalg.cholesky(problem.truth).T, z).T
+        # S is the same in both: np.cov divides by n − 1.
+        scatter = Scatter.from_data(X, standardize=False)
+        if given != rows:
+            scatter = Scatter.from_covariance(np.cov(X, rowvar=False), given, standardize=False)
+        out.append(of_chains(name, problem, run_chains(problem, scatter)))
+    return out
+
+
+def replicate_warm(problem: Problem) -> list[Outcome]:
+    """A fit over the default range of temperatures, asked at T = 1."""
+    return replicate_flow(problem, WARM_FIT, WARM)
+
+
+def replicate_flow(
+    problem: Problem, fit: dict[str, Any] = FIT, names: tuple[str, str] = (FLOW, WEIGHTED)
+) -> list[Outcome]:
     """A fit of its own, as it is and weighted: by importance weights if k̂ allows them, as the library does."""
     seeds = np.random.SeedSequence([SEED, len(problem.truth), problem.index]).generate_state(4).tolist()
-    model = gf.GraphicalFlow(**FIT, random_state=seeds[0]).fit(problem.scatter)
+    model = gf.GraphicalFlow(**fit, random_state=seeds[0]).fit(problem.scatter)
     post = model.posterior(problem.lam, problem.q, random_state=seeds[1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", gf.PoorFitWarning)
@@ -210,25 +248,70 @@ def replicate_flow(problem: Problem) -> list[Outcome]:
         weighted = post.sample(1000, seeds[3], weighted=True) if usable else post.sample(4000, seeds[3])
         ends, ends_used = post.interval(LEVEL, weighted=False), post.interval(LEVEL)
     return [
-        outcome(FLOW, problem, plain[:L], ends, np.linalg.slogdet(plain)[1], *known),
-        outcome(WEIGHTED, problem, weighted[:L], ends_used, np.linalg.slogdet(weighted)[1], *known),
+        outcome(names[0], problem, plain[:L], ends, np.linalg.slogdet(plain)[1], *known),
+        outcome(names[1], problem, weighted[:L], ends_used, np.linalg.slogdet(weighted)[1], *known),
     ]
 
 
 # ------------------------------------------------------------------------------------------------------------ all of it
-def run(sizes: tuple[int, ...], num: int, num_fits: int, file: Path | None, console: Console) -> list[Outcome]:
+REPLICATE: dict[str, Callable[[Problem], list[Outcome]]] = {
+    EXACT: replicate_exact,
+    FLOW: replicate_flow,
+    WARM[0]: replicate_warm,
+    LESS_MEAN: replicate_centred,
+}
+Work = list[tuple[str, list[Problem]]]
+
+
+def work(sizes: tuple[int, ...], num: int, num_fits: int) -> Work:
+    """Exact sampler and flow for each d: which outcome comes first, and of what."""
+    return [(sampler, problems(d, num)[:wanted]) for d in sizes for sampler, wanted in ((EXACT, num), (FLOW, num_fits))]
+
+
+def origin(todo: Work) -> dict[str, str]:
+    """All that decides about outcomes: versions, a digest of the code, settings; and the commit, if there is one."""
+    here = Path(__file__)
+    files = [here, *sorted(Path(gf.__file__).parent.rglob("*.py"))]
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    settings = {
+        "seed": SEED,
+        "rows": ROWS,
+        "conditions": CONDITIONS,
+        "prior sweeps": PRIOR_SWEEPS,
+        "chains": CHAINS,
+        "fit": FIT,
+        "fit over temperatures": WARM_FIT,
+        "centred": CENTRED,
+        "ranks among": L,
+        "level": LEVEL,
+        "replications": [(sampler, len(part)) for sampler, part in todo],
+    }
+    return versions() | {"commit": commit(here.parent), "code": digest[:16]} | {k: str(v) for k, v in settings.items()}
+
+
+def commit(directory: Path) -> str:
+    """Of git, and whether files were changed since; empty without."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
+
+
+def run(todo: Work, file: Path | None, console: Console) -> list[Outcome]:
     """All replications but those in the file; for each one outcome of every sampler and mistake."""
-    found, begin = [] if file is None or not file.exists() else load(file), time.perf_counter()
+    made_by, begin = origin(todo), time.perf_counter()
+    found = [] if file is None or not file.exists() else load(file, made_by)
     if found:
         console.print(f"{len(found)} lines of {file} were measured before: remove it to measure anew", style="dim")
     known = {(one.d, one.index, one.sampler) for one in found}
-    work = ((EXACT, replicate_exact, num), (FLOW, replicate_flow, num_fits))
-    for d, (sampler, replicate, wanted) in product(sizes, work):
-        for problem in problems(d, num)[:wanted]:
+    for sampler, part in todo:
+        d = len(part[0].truth)
+        for problem in part:
             if (d, problem.index, sampler) not in known:
-                found += replicate(problem)
-                if file is not None and (problem.index % 10 == 9 or problem.index == wanted - 1):
-                    save(file, found)
+                found += REPLICATE[sampler](problem)
+                if file is not None and (problem.index % 10 == 9 or problem is part[-1]):
+                    save(file, found, made_by)
         console.print(f"d = {d}, {sampler}: {(time.perf_counter() - begin) / 60:.1f} min so far", style="dim")
     return found
 
@@ -253,14 +336,34 @@ def as_rows(found: list[Outcome]) -> list[Row]:
     for sampler, q in product(SAMPLERS, values(found, "q")):
         part = [line for line in coverage if (line.sampler, line.q) == (sampler, f"{q:g}")]
         low, high = (100 * (end or 0.0) for end in part[0][-2:])
-        value = ", ".join(f"{line.function} {100 * line.value:.1f}" for line in part) + " %"
+        value = in_percent([line.value for line in part])
         what = f"90 % intervals, {sampler}, q = {q:g}, {part[0].replications} data sets"
         out.append(Row(what, value, f"{low:.1f} to {high:.1f} %", all(line.holds for line in part)))
+    for name in WARM:
+        if some := pick(found, sampler=name):
+            shares, (low, high) = np.mean([one.covered for one in some], axis=0), coverage_band(len(some))
+            what = f"90 % intervals, {name} of 0.01 to 1, d = 3, all q, {len(some)} data sets"
+            holds = bool(np.all((low - 1e-9 <= shares) & (shares <= high + 1e-9)))
+            out.append(Row(what, in_percent(shares), f"{100 * low:.1f} to {100 * high:.1f} %", holds))
+    for name in CENTRED:
+        if some := pick(found, sampler=name):
+            ranks = np.array([one.ranks for one in some])
+            p = {f: min(p_values(ranks[:, k], seed=k).values()) for k, f in enumerate(FUNCTIONS)}
+            least = min(p, key=p.__getitem__)
+            told = in_percent(np.mean([one.covered for one in some], axis=0))
+            # Intervals that are shifted lose at one end what they gain at the other: ranks show more than coverage.
+            told += f"; mean rank of log det {np.mean(ranks[:, 2]) / L:.2f}; smallest p-value {p[least]:.1g} ({least})"
+            out.append(Row(f"90 % intervals, exact sampler, {name}, d = 3, all q, {len(some)} data sets", told))
     fits = pick(found, sampler=FLOW)
     forbidden = sum(one.khat >= khat_limit(4000) for one in fits)
     value = f"{forbidden} of {len(fits)}; median ESS {100 * np.median([one.ess for one in fits]):.0f} %"
     out.append(Row("fits whose k̂ forbids weights, where the weighted flow is plain", value))
     return out
+
+
+def in_percent(shares: Sequence[float] | Float[np.ndarray, " f"]) -> str:
+    """Coverage of the three functions."""
+    return ", ".join(f"{name} {100 * share:.1f}" for name, share in zip(FUNCTIONS, shares, strict=True)) + " %"
 
 
 def truth_row(d: int, num: int) -> Row:
@@ -273,17 +376,22 @@ def truth_row(d: int, num: int) -> Row:
 def measure(quick: bool) -> list[Row]:
     """Calibration of three samplers; the full run also writes table and figure."""
     if quick:
-        return [truth_row(3, 204), *as_rows(run((3,), 204, 24, None, Console()))]
+        return [truth_row(3, 204), *as_rows(run(work((3,), 204, 24), None, Console()))]
     DONE.parent.mkdir(exist_ok=True)
-    found = run(tuple(ROWS), REPLICATIONS, REPLICATIONS, DONE, Console())
+    todo = work(tuple(ROWS), REPLICATIONS, REPLICATIONS)
+    todo += [(LESS_MEAN, problems(3, NUM_CENTRED)), (WARM[0], problems(3, REPLICATIONS)[:NUM_WARM])]
+    made_by = origin(todo)
+    found = run(todo, DONE, Console())
     with TABLE.open("w", encoding="utf-8", newline="") as file:
-        rows = [
-            [f"{x:.4g}" if isinstance(x, float) else x for x in line]
-            for line in (*rank_lines(found), *coverage_lines(found))
-        ]
+        rows = []
+        for line in (*rank_lines(found), *coverage_lines(found)):
+            if line.sampler not in SAMPLERS + MISTAKES:  # judged over all q, or only told
+                line = line._replace(low=None, high=None)
+            rows.append([f"{x:.4g}" if isinstance(x, float) else x for x in line])
         csv.writer(file, lineterminator="\n").writerows([Line._fields, *rows])
     draw(found, {name: name for name in SAMPLERS} | {SHAPE: f"a mistake: {SHAPE}"}, FIGURE)
-    return [truth_row(d, REPLICATIONS) for d in ROWS] + as_rows(found)
+    told = ", ".join(f"{name} {made_by[name]}" for name in ("ggmflow", "jax", "commit") if made_by[name])
+    return [Row("measured with", told), *(truth_row(d, REPLICATIONS) for d in ROWS), *as_rows(found)]
 
 
 def main() -> None:

@@ -33,6 +33,8 @@ class Outcome(NamedTuple):
         Which one it is.
     ranks, covered : tuple of three
         For each function of Ω the rank of the truth, 0 … L, and whether its interval holds it, 0 or 1.
+    widths : tuple of three
+        Of these intervals.
     share
         Of all entries whose interval holds the truth.
     khat, ess
@@ -46,6 +48,7 @@ class Outcome(NamedTuple):
     q: float
     ranks: tuple[int, ...]
     covered: tuple[int, ...]
+    widths: tuple[float, ...]
     share: float
     khat: float = np.nan
     ess: float = np.nan
@@ -71,21 +74,36 @@ class Line(NamedTuple):
         return not ((self.low or -np.inf) > self.value + 1e-9 or (self.high or np.inf) < self.value - 1e-9)
 
 
-def save(file: Path, found: list[Outcome]) -> None:
-    """A line for each outcome."""
-    rows = [(*one[:5], *one.ranks, *one.covered, *one[7:]) for one in found]
+def save(file: Path, found: list[Outcome], origin: dict[str, str]) -> None:
+    """What made the outcomes, a line for each name and value, an empty line, and a line for each outcome."""
+    rows = [(*one[:5], *one.ranks, *one.covered, *one.widths, *one[8:]) for one in found]
     with replacing(file) as temporary, Path(temporary).open("w", encoding="utf-8", newline="") as out:
-        csv.writer(out).writerows(rows)
+        csv.writer(out).writerows([*origin.items(), (), *rows])
 
 
-def load(file: Path) -> list[Outcome]:
-    """What `save` wrote."""
-    found = []
+def load(file: Path, origin: dict[str, str]) -> list[Outcome]:
+    """What `save` wrote, refused if something else made it; the commit is told and may differ.
+
+    Raises
+    ------
+    ValueError
+        Says what differs.
+    """
     with file.open(encoding="utf-8", newline="") as lines:
-        for sampler, d, index, lam, q, *numbers in csv.reader(lines):
-            ranks, covered = tuple(map(int, numbers[:3])), tuple(map(int, numbers[3:6]))
-            condition = (int(d), int(index), float(lam), float(q))
-            found.append(Outcome(sampler, *condition, ranks, covered, *map(float, numbers[6:])))
+        rows = list(csv.reader(lines))
+    end = rows.index([]) if [] in rows else 0
+    theirs = dict(row[:2] for row in rows[:end])
+    if not theirs:
+        raise ValueError(f"{file} does not say what made it. Remove it to measure anew")
+    names = [name for name in {**origin, **theirs} if theirs.get(name) != origin.get(name)]
+    if set(names) - {"commit"}:
+        told = "; ".join(f"{name} {theirs.get(name, 'none')}, now {origin.get(name, 'none')}" for name in names)
+        raise ValueError(f"{file} is of another run: {told}. Remove it to measure anew")
+    found = []
+    for sampler, d, index, lam, q, *numbers in rows[end + 1 :]:
+        ranks, covered = tuple(map(int, numbers[:3])), tuple(map(int, numbers[3:6]))
+        widths, known = tuple(map(float, numbers[6:9])), map(float, numbers[9:])
+        found.append(Outcome(sampler, int(d), int(index), float(lam), float(q), ranks, covered, widths, *known))
     return found
 
 
@@ -111,7 +129,7 @@ def p_values(ranks: Int[np.ndarray, " N"], seed: int = 0) -> dict[str, float]:
 def rank_lines(found: list[Outcome]) -> list[Line]:
     """p-values for each sampler, d and function. Those of all q together have a bar; those of each q are only told."""
     lines = []
-    for sampler, d in product(values(found, "sampler"), values(found, "d")):
+    for sampler, d in dict.fromkeys((one.sampler, one.d) for one in found):
         part = pick(found, sampler=sampler, d=d)
         groups = {"all": part} | {f"{q:g}": pick(part, q=q) for q in values(part, "q")}
         for (q, some), (k, function) in product(groups.items(), enumerate(FUNCTIONS)):
@@ -121,6 +139,12 @@ def rank_lines(found: list[Outcome]) -> list[Line]:
     return lines
 
 
+def coverage_band(num: int) -> tuple[float, float]:
+    """The coverage of so many right intervals lies between these with probability `BAND`; both belong to it."""
+    low, high = stats.binom.interval(BAND, num, LEVEL)
+    return float(low) / num, float(high) / num
+
+
 def coverage_lines(found: list[Outcome]) -> list[Line]:
     """Coverage for each sampler, q and function. That of all d together has a band; that of each d is only told."""
     lines = []
@@ -128,8 +152,7 @@ def coverage_lines(found: list[Outcome]) -> list[Line]:
         part = pick(found, sampler=sampler, q=q)
         for d, some in ({"all": part} | {f"{d}": pick(part, d=d) for d in values(part, "d")}).items():
             about, num = ("coverage", sampler, d, f"{q:g}"), len(some)
-            low, high = (float(end) / num for end in stats.binom.interval(BAND, num, LEVEL))
-            band = (low, high) if d == "all" else (None, None)
+            band = coverage_band(num) if d == "all" else (None, None)
             for function, share in zip(FUNCTIONS, np.mean([one.covered for one in some], axis=0), strict=True):
                 lines.append(Line(*about, function, num, "inside", float(share), *band))
             lines.append(Line(*about, "all entries", num, "inside", float(np.mean([one.share for one in some]))))
