@@ -18,12 +18,12 @@ from functools import partial
 from pathlib import Path
 
 import jax
-import jaxlib
 import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
 from bokeh.document import Document
+from jaxlib import version as jaxlib
 from packaging.requirements import Requirement
 from packaging.version import Version
 

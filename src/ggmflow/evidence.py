@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import jax
-import jaxlib
 import numpy as np
 import pandas as pd
+from jaxlib import version as jaxlib
 from jaxtyping import Array, Float, Key
 from scipy.special import gammaln, logsumexp
 
