@@ -48,34 +48,68 @@ DANGEROUS = {
     *("joblib.load", "joblib.dump", "joblib.Memory", "torch.load", "pd.read_pickle", "pandas.read_pickle", "pd.eval"),
     *("tempfile.mktemp", "shutil.unpack_archive", "tarfile", "xml.etree", "xml.dom", "xml.sax"),
     *("urllib", "http", "requests", "httpx", "ftplib", "smtplib"),
+    *("builtins", "__builtins__", "codecs", "codeop", "imp", "zipimport", "pkgutil"),
+    *("importlib.import_module", "importlib.reload", "importlib.machinery", "importlib.util.spec_from_file_location"),
 }
+# Modules of which a part that is named only when the program runs could be one of these.
+WHOLE = {name.rpartition(".")[0] for name in DANGEROUS} | {"numpy", "jax.numpy", "sys"}
+LOADS = {"numpy.load", "jax.numpy.load"}
 METHODS = {"extractall", "extract", "read_pickle", "to_pickle", "query", "set_wakeup_fd"}  # whatever they are called on
 # The comparison with the published program starts that program, and times are measured in processes of their own.
-ALLOWED = {("reproduce/runtime/work.py", "subprocess"), ("reproduce/runtime/published.py", "subprocess")}
+# One experiment imports packages that it names itself, to say how to install what is missing.
+ALLOWED = {
+    ("reproduce/runtime/work.py", "subprocess"),
+    ("reproduce/runtime/published.py", "subprocess"),
+    ("reproduce/blanket/clinical.py", "importlib.import_module"),
+}
 
 
 def dangers(text):
-    """What a module imports or calls of all this."""
-    found = set()
-    for node in ast.walk(ast.parse(text)):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
-            keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
-            names = [called]
-            if re.fullmatch(r"os\.(exec|spawn)\w+", called) or keywords.get("shell", "False") != "False":
-                found.add(called)
-            if called in ("np.load", "numpy.load", "jnp.load") and keywords.get("allow_pickle") != "False":
-                found.add(called)
-            if called.split(".")[-1] in METHODS:
-                found.add(called)
-        for name in names:
-            parts = name.split(".")
-            found |= {known for k in range(len(parts)) if (known := ".".join(parts[: k + 1])) in DANGEROUS}
+    """What a module imports or names of all this, under whatever alias."""
+    found, tree, aliases = set(), ast.parse(text), {"np": "numpy", "jnp": "jax.numpy"}
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    for node in imports:
+        for alias in node.names:
+            if isinstance(node, ast.ImportFrom):
+                aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+            elif alias.asname:
+                aliases[alias.asname] = alias.name
+
+    def name_of(node):
+        first, *rest = ast.unparse(node).split(".")
+        return ".".join([aliases.get(first, first), *rest])
+
+    def ours(call):
+        return call.args and re.match(r"f?['\"]ggmflow\.", ast.unparse(call.args[0]))
+
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    safe = set()  # nodes that are called in a way that does no harm
+    for node in calls:
+        called = name_of(node.func)
+        keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+        if called in LOADS and keywords.get("allow_pickle") == "False":
+            safe.add(node.func)
+        if called == "importlib.import_module" and ours(node):
+            safe.add(node.func)
+        if keywords.get("shell", "False") != "False" or called.split(".")[-1] in METHODS:
+            found.add(called)
+        if called in ("getattr", "vars") and node.args and name_of(node.args[0]) in WHOLE:
+            found.add(f"{called}({name_of(node.args[0])})")
+    named = (node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute))
+    names = [name_of(node) for node in named if node not in safe]
+    names += [alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names]
+    # That a function is imported says nothing yet where some of its uses do no harm.
+    names += [
+        f"{node.module}.{alias.name}"
+        for node in imports
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if f"{node.module}.{alias.name}" != "importlib.import_module"
+    ]
+    for name in names:
+        parts = name.split(".")
+        known = {".".join(parts[: k + 1]) for k in range(len(parts))}
+        found |= known & (DANGEROUS | LOADS) | {each for each in known if re.fullmatch(r"os\.(exec|spawn)\w+", each)}
     return found
 
 
@@ -95,11 +129,16 @@ def test_no_module_executes_data():
             "run('x', shell=True)",
             "os.execv(a, b)",
         ),
+        *("import os as o\no.system('x')", "from os import system as s", "import os\nf = os.system", "getattr(os, x)"),
+        *("import numpy as xx\nxx.load('a')", "from numpy import load", "from os import execv"),
+        *("import importlib as i\ni.import_module(x)", "from importlib import import_module as f\nf('pickle')"),
+        *("import builtins", "from codecs import decode", "import sys as s\nvars(s)"),
     ],
 )
 def test_the_search_finds_them(text):
     assert dangers(text)
     assert not dangers("import re\nre.compile('x')\nnp.load('a', allow_pickle=False)\nmodel.eval()")
+    assert not dangers("from importlib import import_module\nimport_module(f'ggmflow.{x}')\ngetattr(self, x)")
 
 
 # ------------------------------------------------------------------------------------------------------ files of others
