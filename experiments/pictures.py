@@ -7,11 +7,8 @@ Needs Playwright and Chromium. The data are simulated, under borrowed names.
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import numpy as np
 import pandas as pd
@@ -36,13 +33,14 @@ def main() -> None:
         pd.DataFrame(X, columns=np.array(NAMES)).to_csv(folder / "tumours.csv", index=False)
         _ggmflow("fit", folder / "tumours.csv", "-o", folder / "run")
         _ggmflow("report", folder / "run", "-o", folder / "report.html")
-        server = subprocess.Popen([*_COMMAND, "explore", folder / "run", "--port", str(PORT)])
+        explore = [*_COMMAND, "explore", folder / "run", "--port", str(PORT), "--no-browser"]
+        server = subprocess.Popen(explore, stdout=subprocess.PIPE, text=True)
         try:
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
                 page = browser.new_page(viewport={"width": 1400, "height": 900})
-                _wait_for(f"http://localhost:{PORT}/")
-                page.goto(f"http://localhost:{PORT}/")
+                assert server.stdout is not None
+                page.goto(server.stdout.readline().removeprefix("Explorer at ").split()[0])
                 page.wait_for_timeout(10_000)  # the curve of edges is counted while nothing moves
                 _shoot(page, "explorer")
                 page.set_viewport_size({"width": 1100, "height": 1190})
@@ -58,17 +56,6 @@ _COMMAND = [sys.executable, "-m", "ggmflow"]
 
 def _ggmflow(*arguments: object) -> None:
     subprocess.run([*_COMMAND, *map(str, arguments)], check=True)
-
-
-def _wait_for(url: str, seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            return urlopen(url).close()
-        except URLError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.5)
 
 
 def _one_below_the_other(paths: list[Path]) -> None:

@@ -11,24 +11,29 @@ import re
 import subprocess
 import sys
 import tomllib
+import types
 import zipfile
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
+import jax
 import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
 from bokeh.document import Document
+from jaxlib import version as jaxlib
 from packaging.requirements import Requirement
 from packaging.version import Version
 
 import ggmflow as gf
 from ggmflow import evidence, io
+from ggmflow.cache import compilation_cache_enabled, safe_directory
 from ggmflow.conditions import Ranges
 from ggmflow.export import export
 from ggmflow.run import CHECKPOINT, MODEL, RECORD, RunError, load_run, read_record
-from tests.models import TABLE, quick
+from tests.models import TABLE, no_training, quick
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "ggmflow"
@@ -43,34 +48,68 @@ DANGEROUS = {
     *("joblib.load", "joblib.dump", "joblib.Memory", "torch.load", "pd.read_pickle", "pandas.read_pickle", "pd.eval"),
     *("tempfile.mktemp", "shutil.unpack_archive", "tarfile", "xml.etree", "xml.dom", "xml.sax"),
     *("urllib", "http", "requests", "httpx", "ftplib", "smtplib"),
+    *("builtins", "__builtins__", "codecs", "codeop", "imp", "zipimport", "pkgutil"),
+    *("importlib.import_module", "importlib.reload", "importlib.machinery", "importlib.util.spec_from_file_location"),
 }
+# Modules of which a part that is named only when the program runs could be one of these.
+WHOLE = {name.rpartition(".")[0] for name in DANGEROUS} | {"numpy", "jax.numpy", "sys"}
+LOADS = {"numpy.load", "jax.numpy.load"}
 METHODS = {"extractall", "extract", "read_pickle", "to_pickle", "query", "set_wakeup_fd"}  # whatever they are called on
 # The comparison with the published program starts that program, and times are measured in processes of their own.
-ALLOWED = {("reproduce/runtime/work.py", "subprocess"), ("reproduce/runtime/published.py", "subprocess")}
+# One experiment imports packages that it names itself, to say how to install what is missing.
+ALLOWED = {
+    ("reproduce/runtime/work.py", "subprocess"),
+    ("reproduce/runtime/published.py", "subprocess"),
+    ("reproduce/blanket/clinical.py", "importlib.import_module"),
+}
 
 
 def dangers(text):
-    """What a module imports or calls of all this."""
-    found = set()
-    for node in ast.walk(ast.parse(text)):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
-            keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
-            names = [called]
-            if re.fullmatch(r"os\.(exec|spawn)\w+", called) or keywords.get("shell", "False") != "False":
-                found.add(called)
-            if called in ("np.load", "numpy.load", "jnp.load") and keywords.get("allow_pickle") != "False":
-                found.add(called)
-            if called.split(".")[-1] in METHODS:
-                found.add(called)
-        for name in names:
-            parts = name.split(".")
-            found |= {known for k in range(len(parts)) if (known := ".".join(parts[: k + 1])) in DANGEROUS}
+    """What a module imports or names of all this, under whatever alias."""
+    found, tree, aliases = set(), ast.parse(text), {"np": "numpy", "jnp": "jax.numpy"}
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    for node in imports:
+        for alias in node.names:
+            if isinstance(node, ast.ImportFrom):
+                aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+            elif alias.asname:
+                aliases[alias.asname] = alias.name
+
+    def name_of(node):
+        first, *rest = ast.unparse(node).split(".")
+        return ".".join([aliases.get(first, first), *rest])
+
+    def ours(call):
+        return call.args and re.match(r"f?['\"]ggmflow\.", ast.unparse(call.args[0]))
+
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    safe = set()  # nodes that are called in a way that does no harm
+    for node in calls:
+        called = name_of(node.func)
+        keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+        if called in LOADS and keywords.get("allow_pickle") == "False":
+            safe.add(node.func)
+        if called == "importlib.import_module" and ours(node):
+            safe.add(node.func)
+        if keywords.get("shell", "False") != "False" or called.split(".")[-1] in METHODS:
+            found.add(called)
+        if called in ("getattr", "vars") and node.args and name_of(node.args[0]) in WHOLE:
+            found.add(f"{called}({name_of(node.args[0])})")
+    named = (node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute))
+    names = [name_of(node) for node in named if node not in safe]
+    names += [alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names]
+    # That a function is imported says nothing yet where some of its uses do no harm.
+    names += [
+        f"{node.module}.{alias.name}"
+        for node in imports
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if f"{node.module}.{alias.name}" != "importlib.import_module"
+    ]
+    for name in names:
+        parts = name.split(".")
+        known = {".".join(parts[: k + 1]) for k in range(len(parts))}
+        found |= known & (DANGEROUS | LOADS) | {each for each in known if re.fullmatch(r"os\.(exec|spawn)\w+", each)}
     return found
 
 
@@ -90,14 +129,22 @@ def test_no_module_executes_data():
             "run('x', shell=True)",
             "os.execv(a, b)",
         ),
+        *("import os as o\no.system('x')", "from os import system as s", "import os\nf = os.system", "getattr(os, x)"),
+        *("import numpy as xx\nxx.load('a')", "from numpy import load", "from os import execv"),
+        *("import importlib as i\ni.import_module(x)", "from importlib import import_module as f\nf('pickle')"),
+        *("import builtins", "from codecs import decode", "import sys as s\nvars(s)"),
     ],
 )
 def test_the_search_finds_them(text):
     assert dangers(text)
     assert not dangers("import re\nre.compile('x')\nnp.load('a', allow_pickle=False)\nmodel.eval()")
+    assert not dangers("from importlib import import_module\nimport_module(f'ggmflow.{x}')\ngetattr(self, x)")
 
 
 # ------------------------------------------------------------------------------------------------------ files of others
+POINT = Ranges((1.0, 1.0), (1.0, 1.0), (1.0, 1.0))
+
+
 class Payload:
     """A pickle that touches a file when it is loaded."""
 
@@ -173,11 +220,10 @@ def test_pickles_in_a_run(untrained, tmp_path, payload):
         load_run(run)
 
 
-@pytest.mark.parametrize("kind", ["pickles", "NaN", "nothing"])
-def test_a_cache_of_priors_is_data_too(tmp_path, payload, monkeypatch, kind):
-    """A file of the cache directory that is not ours is made anew, without a word and without being executed."""
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """A new cache directory with the prior of 50 variables; what was made, and not read."""
     monkeypatch.setenv("GGMFLOW_CACHE", str(tmp_path / "cache"))
-    ranges = Ranges((1.0, 1.0), (1.0, 1.0), (1.0, 1.0))
     made = []
 
     def integrate(d, s, ranges, progress):
@@ -185,39 +231,96 @@ def test_a_cache_of_priors_is_data_too(tmp_path, payload, monkeypatch, kind):
         return evidence.PriorIntegral(d, s, ranges, np.zeros((8, *evidence.nodes(d, ranges)[1].shape)))
 
     monkeypatch.setattr(evidence, "integrate_prior", integrate)
-    path = evidence._prior_path(50, 50, ranges, f"integral{evidence.VERSION}")
-    evidence._read_or_integrate(50, 50, ranges, False)
-    evidence._read_or_integrate(50, 50, ranges, False)
+    evidence._read_or_integrate(50, 50, POINT, False)
+    evidence._read_or_integrate(50, 50, POINT, False)
     assert made == [50]  # the second time it was read
+    return made
+
+
+@pytest.mark.parametrize("kind", ["pickles", "NaN", "nothing"])
+def test_a_cache_of_priors_is_data_too(tmp_path, payload, made, kind):
+    """A file of the cache directory that is not ours is made anew, without a word and without being executed."""
+    (path,) = (tmp_path / "cache" / "priors").iterdir()
     if kind == "pickles":
         with_pickles(path, payload)
     elif kind == "NaN":
         io.write(path, {"kind": "prior"}, {"h": io.read(path)[1]["h"] * np.nan})
     else:
         path.write_bytes(b"")
-    found = evidence._read_or_integrate(50, 50, ranges, False)
+    found = evidence._read_or_integrate(50, 50, POINT, False)
     assert made == [50, 50] and np.isfinite(found.integral.h).all()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
-def test_compiled_programs_that_anybody_could_have_written_are_not_used(tmp_path, monkeypatch):
-    import jax
+@pytest.mark.parametrize("variables", [50, 4])
+def test_a_prior_that_others_could_have_written_is_not_read(tmp_path, monkeypatch, made, variables):
+    """It would change the evidence, and nobody would know: in a directory just warned of, none is read or kept."""
+    if variables == 4:  # a flow, as it starts
+        trained = lambda flow, *args, **options: made.append(4) or no_training(flow)  # noqa: E731
+        monkeypatch.setattr(evidence, "train", trained)
+    fit = partial(evidence._read_or_integrate if variables == 50 else evidence._read_or_train, variables, variables)
+    fit(POINT, False)
+    before = len(made)
+    fit(POINT, False)
+    assert len(made) == before
+    kept = sorted((tmp_path / "cache" / "priors").iterdir())
+    (tmp_path / "cache").chmod(0o777)
+    with pytest.warns(RuntimeWarning, match="cache is not used"):
+        fit(POINT, False)
+    assert len(made) == before + 1
+    fit(Ranges((2.0, 2.0), (1.0, 1.0), (1.0, 1.0)), False)
+    assert sorted((tmp_path / "cache" / "priors").iterdir()) == kept
 
-    from ggmflow.cache import compilation_cache_enabled
 
-    for mode, used in ((0o700, True), (0o775, True), (0o777, False), (0o702, False)):
-        directory = tmp_path / f"{mode:o}"
-        directory.mkdir()
-        directory.chmod(mode)
-        monkeypatch.setenv("GGMFLOW_CACHE", str(directory))
-        told = nullcontext() if used else pytest.warns(RuntimeWarning, match=f"{mode:o} is not used .* GGMFLOW_CACHE")
-        with told, compilation_cache_enabled():
-            assert (jax.config.jax_compilation_cache_dir == str(directory)) == used
-        with compilation_cache_enabled():  # once is enough
-            pass
+@pytest.mark.parametrize("package", [jax, jaxlib, evidence])
+def test_another_version_makes_its_own_prior(tmp_path, monkeypatch, made, package):
+    """Else evidence would depend on which version filled the cache."""
+    monkeypatch.setattr(package, "__version__", "0.0.1")
+    evidence._read_or_integrate(50, 50, POINT, False)
+    evidence._read_or_integrate(50, 50, POINT, False)
+    assert made == [50, 50] and len(list((tmp_path / "cache" / "priors").iterdir())) == 2
+
+
+ME, FRIEND = "me", "friend"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+@pytest.mark.parametrize(
+    "mode, group, members, used",
+    [
+        *((0o700, "users", [FRIEND], True), (0o755, "users", [FRIEND], True)),
+        *((0o777, ME, [], False), (0o702, ME, [], False)),
+        *((0o775, ME, [], True), (0o770, ME, [ME], True)),  # as Debian and Fedora have it
+        *((0o775, ME, [FRIEND], False), (0o770, ME, [FRIEND], False)),
+        *((0o775, "users", [], False), (0o770, "users", [], False)),  # whose primary group it is, no member list tells
+        (0o770, None, [], False),
+    ],
+)
+def test_compiled_programs_that_others_could_have_written_are_not_used(
+    tmp_path, monkeypatch, mode, group, members, used
+):
+    import grp
+    import pwd
+
+    directory = tmp_path / "cache"
+    directory.mkdir()
+    directory.chmod(mode)
+    gid = directory.stat().st_gid
+    groups = {} if group is None else {gid: types.SimpleNamespace(gr_name=group, gr_mem=members)}
+    monkeypatch.setattr(grp, "getgrgid", groups.__getitem__)
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: types.SimpleNamespace(pw_name=ME, pw_gid=gid))
+    monkeypatch.setenv("GGMFLOW_CACHE", str(directory))
+    told = nullcontext() if used else pytest.warns(RuntimeWarning, match="cache is not used .* GGMFLOW_CACHE")
+    with told, compilation_cache_enabled():
+        assert (jax.config.jax_compilation_cache_dir == str(directory)) == used
+    with compilation_cache_enabled():  # once is enough
+        pass
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+def test_a_new_directory_is_the_users_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("GGMFLOW_CACHE", str(tmp_path / "new"))
-    with compilation_cache_enabled():
-        assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+    assert safe_directory() == tmp_path / "new" and (tmp_path / "new").stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory as Linux has them")
@@ -287,7 +390,6 @@ class Tags(html.parser.HTMLParser):
 @pytest.fixture(scope="module")
 def nasty():
     from ggmflow import estimator
-    from tests.models import no_training
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(estimator, "train", no_training)

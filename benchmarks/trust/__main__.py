@@ -1,15 +1,17 @@
-"""Calibration, hostile input, faults, memory, sharding and versions in one table.
+"""Calibration, hostile input, faults, memory and sharding in one table.
 
     python -m benchmarks.trust [--only calibration,hostile,faults,memory,sharding] [--quick] [--write]
 
-With --write the lines go to docs/tables/trust.csv, where an item that is not measured again keeps its lines, and the
-table of docs/trust.md is made from that file.
+With --write the lines go to docs/tables/trust.csv, with the day and the versions for each item. One that is not
+measured again keeps its lines, and the table of docs/trust.md is made from that file.
 """
 
 import argparse
 import csv
+import platform
 import sys
 import time
+from datetime import date
 from importlib import import_module
 from pathlib import Path
 
@@ -17,9 +19,11 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.trust import Row
+from ggmflow.io import versions
 
 ITEMS = ("calibration", "hostile", "faults", "memory", "sharding")
 FILE, PAGE = Path("docs/tables/trust.csv"), Path("docs/trust.md")
+WHEN = "measured on, with"
 BEGIN, END = "<!-- table of benchmarks.trust -->", "<!-- end of the table -->"
 
 
@@ -67,7 +71,8 @@ def write(found: dict[str, list[Row]]) -> None:
                 lines.setdefault(item, []).append(cells)
     for item, rows in found.items():
         lines[item] = [
-            [row.what, row.value, row.bar, "" if row.holds is None else "yes" if row.holds else "no"] for row in rows
+            [row.what, row.value, row.bar, "" if row.holds is None else "yes" if row.holds else "no"]
+            for row in (*rows, Row(WHEN, _today()))
         ]
     kept = [[item, *cells] for item in ITEMS for cells in lines.get(item, [])]
     with FILE.open("w", encoding="utf-8", newline="") as file:
@@ -75,6 +80,13 @@ def write(found: dict[str, list[Row]]) -> None:
     text = PAGE.read_text(encoding="utf-8")
     before, rest = text.split(BEGIN)
     PAGE.write_text(f"{before}{BEGIN}\n\n{as_markdown(kept)}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+
+
+def _today() -> str:
+    """The day, and what decides about a result."""
+    known = versions()
+    packages = ", ".join(f"{name} {known[name]}" for name in ("ggmflow", "jax", "numpy"))
+    return f"{date.today()}, {packages}, Python {known['python']}, {platform.system()}"
 
 
 def as_markdown(lines: list[list[str]]) -> str:

@@ -2,7 +2,7 @@
 
 They lie in the user's cache directory, `~/.cache/ggmflow/xla`, or where the environment variable GGMFLOW_CACHE says
 ("off": nowhere). JAX is told of it only while a block runs; a cache the user has configured is left alone, and a
-directory that everybody may write to is not used, with a warning.
+directory that others may write to is not used, with a warning: compiled programs are code, and would be run.
 """
 
 import os
@@ -41,18 +41,46 @@ def cache_directory() -> Path | None:
     return base / "ggmflow" / "xla"
 
 
+def safe_directory() -> Path | None:
+    """The cache directory, made if need be; None if there is none, or if others may have put something in it."""
+    directory = cache_directory()
+    if directory is None:
+        return None
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        unsafe = _others_may_write(directory)
+    except OSError:  # a read-only home costs time, nothing else
+        return None
+    if unsafe:  # and so is what may already be in it
+        _warn(
+            f"{directory} is not used as a cache: others may write to it, or it is theirs. Remove it, or name another "
+            "directory in the environment variable GGMFLOW_CACHE"
+        )
+    return None if unsafe else directory
+
+
 def _others_may_write(directory: Path) -> bool:
-    """Whether anybody could have put programs here: compiled programs are code, and would be run. Warns if so."""
     if sys.platform == "win32":  # where permissions are told otherwise
         return False
     found = directory.stat()
-    unsafe = bool(found.st_mode & stat.S_IWOTH) or found.st_uid not in (0, os.geteuid())
-    if unsafe:  # and so is what may already be in it
-        _warn(
-            f"{directory} is not used for compiled programs: others may write to it, or it is theirs. Remove it, or "
-            "name another directory in the environment variable GGMFLOW_CACHE"
-        )
-    return unsafe
+    if found.st_mode & stat.S_IWOTH or found.st_uid not in (0, os.geteuid()):
+        return True
+    return bool(found.st_mode & stat.S_IWGRP) and not _is_own_group(found.st_gid)
+
+
+def _is_own_group(gid: int) -> bool:
+    """Whether a group is the user's alone, as Debian and Fedora give everyone one of the same name.
+
+    The name must agree: those who have a group as their primary one are not listed as its members.
+    """
+    import grp  # not on Windows
+    import pwd
+
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:  # nobody knows
+        return False
+    return gid == user.pw_gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
 
 
 @cache  # once for a process: many calls look at the directory
@@ -63,16 +91,7 @@ def _warn(message: str) -> None:
 @contextmanager
 def compilation_cache_enabled() -> Iterator[None]:
     """Let JAX keep what it compiles inside the block; afterwards its settings are as before."""
-    directory = cache_directory()
-    if directory is None or getattr(jax.config, _DIRECTORY) is not None:
-        yield
-        return
-    try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        usable = not _others_may_write(directory)
-    except OSError:  # a read-only home costs time, nothing else
-        usable = False
-    if not usable:
+    if getattr(jax.config, _DIRECTORY) is not None or (directory := safe_directory()) is None:
         yield
         return
     _remove_incomplete(directory)

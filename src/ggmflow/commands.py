@@ -152,8 +152,8 @@ def explore(run: Path, port: int, browser: bool) -> None:
         model = load_run(run)
     from ggmflow.explorer import serve  # only now: Bokeh takes a second to load
 
-    def ready(*_: Any) -> None:
-        Console(highlight=False).print(f"Explorer at http://localhost:{port}   Ctrl-C ends it.", soft_wrap=True)
+    def ready(address: str) -> None:
+        Console(highlight=False).print(f"Explorer at {address}   Ctrl-C ends it.", soft_wrap=True)
 
     def begin() -> None:
         Console(stderr=True, highlight=False).print("Computing the evidence over λ and q …", style="dim")

@@ -20,12 +20,13 @@ from typing import Literal, NamedTuple
 import jax
 import numpy as np
 import pandas as pd
+from jaxlib import version as jaxlib
 from jaxtyping import Array, Float, Key
 from scipy.special import gammaln, logsumexp
 
-from ggmflow import io
+from ggmflow import __version__, io
 from ggmflow.bridge import bridge_to_proposal
-from ggmflow.cache import cache_directory, compilation_cache_enabled
+from ggmflow.cache import compilation_cache_enabled, safe_directory
 from ggmflow.conditions import Q_LIMITS, Choice, Ranges
 from ggmflow.data import Scatter
 from ggmflow.devices import default_device
@@ -232,11 +233,14 @@ def _read_or_train(n_features: int, n_query: int, ranges: Ranges, progress: bool
 
 
 def _prior_path(n_features: int, n_query: int, ranges: Ranges, kind: str) -> Path | None:
-    directory = cache_directory()
+    """Where a prior is kept; None where nothing is, or where others could have put one of theirs."""
+    directory = safe_directory()
     if directory is None:
         return None
     box = "-".join(f"{end:.3g}" for end in (*ranges.lam, *ranges.q))
-    return directory / "priors" / f"d{n_features}-s{n_query}-{box}-{kind}.ggmflow"
+    # Another version makes its own: what evidence says must not depend on which of them was here first.
+    made_by = f"ggmflow{__version__}-jax{jax.__version__}-jaxlib{jaxlib.__version__}"
+    return directory / "priors" / f"d{n_features}-s{n_query}-{box}-{kind}-{made_by}.ggmflow"
 
 
 # ------------------------------------------------------------------------------------------------------------- evidence

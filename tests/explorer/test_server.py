@@ -6,12 +6,14 @@ import socket
 import subprocess
 import sys
 import types
+from urllib.parse import urlsplit
 
 import jax
 import numpy as np
 import pytest
 from bokeh.document import Document
 from bokeh.io.state import curstate
+from bokeh.server.views.ws import WSHandler
 from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 from tornado.ioloop import IOLoop
 from tornado.websocket import websocket_connect
@@ -34,28 +36,76 @@ def test_a_port_that_is_none():
         serve(None, port=70000, open_browser=False)
 
 
-@pytest.mark.parametrize(
-    "origin, accepted", [(None, True), ("http://evil.example", False), ("http://localhost:1", False)]
-)
-def test_websockets_of_other_pages_are_refused(origin, accepted):
-    async def connect():
-        running, address = await server._listen(lambda doc: None, 0)
+def at(address, path="", *, scheme="http", token=True):
+    """Another place of the same server, with the token or without, and the server's port."""
+    own = urlsplit(address)
+    query = own.query if token else ""
+    return f"{scheme}://{own.netloc}/{path}?{query}", own.port
+
+
+def ask(make_request, once=""):
+    """Answers of a running server, whose whole address the requests are made from."""
+
+    async def answers():
+        running, address = await server._listen(lambda doc: None, 0, once)
         running.start()
         try:
-            url = f"{address.replace('http', 'ws')}ws"
-            own = address.rstrip("/") if origin is None else origin
-            # A page's own script brings a session's token; without one the connection ends only after the origin check.
-            request = HTTPRequest(url, headers={"Origin": own})
-            connection = await websocket_connect(request, subprotocols=["bokeh", _token(running)])
-            connection.close()
+            return [await AsyncHTTPClient().fetch(each, raise_error=False) for each in make_request(address)]
         finally:
             await server._stop(running)
 
-    if accepted:
-        IOLoop().run_sync(connect, timeout=20)
-    else:
-        with pytest.raises(HTTPClientError, match="403"):
-            IOLoop().run_sync(connect, timeout=20)
+    return IOLoop().run_sync(answers, timeout=20)
+
+
+def say(make_request):
+    """The first message of a running server to websockets; None where it ends the connection."""
+
+    async def messages():
+        running, address = await server._listen(lambda doc: None, 0)
+        running.start()
+        said = []
+        try:
+            for request in make_request(address):
+                # A page's own script brings a session's token.
+                connection = await websocket_connect(request, subprotocols=["bokeh", _token(running)])
+                said.append(await connection.read_message())
+                connection.close()
+            return said
+        finally:
+            await server._stop(running)
+
+    return IOLoop().run_sync(messages, timeout=20)
+
+
+ORIGINS = ["http://evil.example", "http://localhost:1", "http://localhost.evil.example:{port}", "null"]
+
+
+def of_origin(origin, path="", scheme="http"):
+    def make_request(address):
+        url, port = at(address, path, scheme=scheme)
+        return [HTTPRequest(url, headers={"Origin": origin.format(port=port)})]
+
+    return make_request
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_websockets_of_other_pages_are_refused(origin):
+    with pytest.raises(HTTPClientError, match="403"):
+        say(of_origin(origin, "ws", "ws"))
+
+
+@pytest.mark.parametrize("origin", [*ORIGINS, "https://localhost:{port}"])
+def test_the_origin_is_compared_as_a_whole_whatever_bokeh_thinks(origin, monkeypatch):
+    """Versions before 3.8.2 took localhost.evil.example for localhost, and a variable may allow everything."""
+    monkeypatch.setattr(WSHandler, "check_origin", lambda self, origin: True)
+    assert say(of_origin(origin, "ws", "ws")) == [None]
+    assert [each.code for each in ask(of_origin(origin))] == [403]
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:{port}", "http://127.0.0.1:{port}"])
+def test_its_own_pages_are_answered(origin):
+    assert "ACK" in say(of_origin(origin, "ws", "ws"))[0]
+    assert [each.code for each in ask(of_origin(origin))] == [200]
 
 
 @pytest.mark.parametrize(
@@ -74,57 +124,91 @@ def test_websockets_of_other_pages_are_refused(origin, accepted):
 def test_a_name_that_leads_here_from_elsewhere_is_not_answered(host, path, answer):
     """DNS rebinding: a foreign page whose name was made to lead to this machine counts as one site with ours."""
 
-    async def status():
-        running, address = await server._listen(lambda doc: None, 0)
-        running.start()
-        headers = {} if host is None else {"Host": host.format(port=address.rstrip("/").rsplit(":", 1)[1])}
-        try:
-            found = await AsyncHTTPClient().fetch(f"{address}{path}", headers=headers, raise_error=False)
-            return found.code
-        finally:
-            await server._stop(running)
+    def make_request(address):
+        url, port = at(address, path)
+        return [HTTPRequest(url, headers={} if host is None else {"Host": host.format(port=port)})]
 
-    assert IOLoop().run_sync(status, timeout=20) == answer
+    assert [each.code for each in ask(make_request)] == [answer]
 
 
 def test_a_websocket_needs_both_names():
-    async def connect():
-        running, address = await server._listen(lambda doc: None, 0)
-        running.start()
-        try:
-            url, port = f"{address.replace('http', 'ws')}ws", address.rstrip("/").rsplit(":", 1)[1]
-            said = []
-            for host in (f"localhost:{port}", f"evil.example:{port}"):
-                request = HTTPRequest(url, headers={"Origin": address.rstrip("/"), "Host": host})
-                connection = await websocket_connect(request, subprotocols=["bokeh", _token(running)])
-                said.append(await connection.read_message())
-                connection.close()
-            return said
-        finally:
-            await server._stop(running)
+    def make_requests(address):
+        url, port = at(address, "ws", scheme="ws")
+        for host in ("localhost", "evil.example"):
+            yield HTTPRequest(url, headers={"Origin": f"http://localhost:{port}", "Host": f"{host}:{port}"})
 
-    own, foreign = IOLoop().run_sync(connect, timeout=20)
+    own, foreign = say(make_requests)
     assert "ACK" in own and foreign is None  # the second was closed without a word
+
+
+@pytest.mark.parametrize("token", ["", "token=", "token=0123", "token=%C3%A4", "token=%FF", "bokeh-token=0123"])
+def test_other_users_of_the_machine_are_told_to_use_the_whole_address(token):
+    paths = ["", "autoload.js", "metadata"]
+    found = ask(lambda address: [at(address, path, token=False)[0] + token for path in paths])
+    assert [each.code for each in found] == [400 if "FF" in token else 403] * len(paths)
+    if "bokeh" not in token and "FF" not in token:
+        assert all(b"open the whole address that was printed" in each.body for each in found)
+    assert say(lambda address: [at(address, "ws", scheme="ws", token=False)[0] + token]) == [None]
+
+
+def test_every_server_has_a_token_of_its_own():
+    tokens = []
+    for _ in range(2):
+        ask(lambda address: tokens.append(urlsplit(address).query) or [])
+    assert tokens[0] != tokens[1] and all(re.fullmatch("token=[0-9a-f]{32}", each) for each in tokens)
+
+
+def test_a_browser_is_started_with_an_address_that_works_once(monkeypatch):
+    """Other users see it in the list of processes. It leads to the whole address, which is not seen there."""
+    started, told = [], []
+
+    class Ended(Exception):
+        pass
+
+    def start(address):
+        started.append(address)
+        raise Ended
+
+    monkeypatch.setattr(server, "prepare", lambda model, evidence: None)
+    monkeypatch.setattr(server.webbrowser, "open", start)
+    with pytest.raises(Ended):
+        serve(None, port=0, on_ready=told.append)
+    (seen,), (whole,) = map(urlsplit, started), map(urlsplit, told)
+    assert seen.netloc == whole.netloc and seen.query != whole.query
+
+    addresses = []
+
+    def make_request(address):
+        addresses.append(address)
+        url = at(address, token=False)[0]
+        return [HTTPRequest(f"{url}{seen.query}", follow_redirects=follow) for follow in (True, False)]
+
+    first, second = ask(make_request, once=seen.query.removeprefix("token="))
+    assert first.code == 200 and first.effective_url == addresses[0] and second.code == 403
+
+
+def test_the_address_is_printed_where_nobody_asks_for_it(monkeypatch, capsys):
+    async def end(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(server, "prepare", lambda model, evidence: None)
+    monkeypatch.setattr(server.asyncio.Event, "wait", end)
+    serve(None, port=0, open_browser=False)
+    assert re.match(r"Explorer at http://localhost:\d+/\?token=[0-9a-f]{32}   Ctrl-C ends it", capsys.readouterr().out)
 
 
 def test_no_path_leads_to_a_file(tmp_path):
     """Neither in the address nor in what a page may send with it."""
     (tmp_path / "secret.txt").write_text("a secret")
-    up = "../" * 12
+    up, target = "../" * 12, str(tmp_path / "secret.txt").lstrip("/")
+    paths = [f"{up}{target}", f"static/{up}{target}", f"static//{target}", f"static/%2e%2e/%2e%2e/{target}"]
+    more = [f"file={up}{target}", f"bokeh-session-id={up}{target}"]
 
-    async def answers():
-        running, address = await server._listen(lambda doc: None, 0)
-        running.start()
-        target = str(tmp_path / "secret.txt").lstrip("/")
-        paths = [f"{up}{target}", f"static/{up}{target}", f"static//{target}", f"static/%2e%2e/%2e%2e/{target}"]
-        paths += [f"?file={up}{target}", f"?bokeh-session-id={up}{target}", f"file:///{target}"]
-        try:
-            client = AsyncHTTPClient()
-            return [(await client.fetch(f"{address}{path}", raise_error=False)).body or b"" for path in paths]
-        finally:
-            await server._stop(running)
+    def make_request(address):
+        yield from (at(address, path)[0] for path in (*paths, f"file:///{target}"))
+        yield from (f"{address}&{each}" for each in more)
 
-    found = IOLoop().run_sync(answers, timeout=20)
+    found = [each.body or b"" for each in ask(make_request)]
     assert len(found) == 7 and not any(b"a secret" in body for body in found)
 
 

@@ -1,13 +1,14 @@
 """The explorer as a server on this machine, or in a notebook.
 
-It answers on the loopback interface only, to requests that call it by its own address, and accepts websockets only from
-pages of that address: no other page in the same browser can talk to it, even if its name leads here. It reads no file
-that a page names.
+It answers on the loopback interface only, to requests that call it by its own address and bring the token that is part
+of the address it tells, and only to pages of that address: no other user of the machine can look, and no other page in
+the same browser can talk to it, even if its name leads here. It reads no file that a page names.
 """
 
 import asyncio
 import errno
 import logging
+import secrets
 import socket
 import traceback
 import webbrowser
@@ -23,7 +24,7 @@ from bokeh.document import Document
 from bokeh.io import output_notebook, show
 from bokeh.server.auth_provider import NullAuth
 from bokeh.server.server import Server
-from tornado.web import HTTPError
+from tornado.web import Finish, HTTPError
 
 from ggmflow.estimator import GraphicalFlow
 from ggmflow.explorer.session import Prepared, make_document, prepare
@@ -33,7 +34,7 @@ _TALKATIVE = ("bokeh.server.views.ws", "bokeh.server.protocol_handler", "tornado
 
 
 def application(prepared: Prepared) -> Application:
-    """The explorer as a Bokeh application, to be put into a server of your own.
+    """The explorer as a Bokeh application, to be put into a server of your own, which decides who may look.
 
     Parameters
     ----------
@@ -43,6 +44,10 @@ def application(prepared: Prepared) -> Application:
     return Application(FunctionHandler(lambda doc: make_document(doc, prepared)))
 
 
+def _tell(address: str) -> None:
+    print(f"Explorer at {address}   Ctrl-C ends it.", flush=True)
+
+
 def serve(
     model: GraphicalFlow,
     *,
@@ -50,9 +55,9 @@ def serve(
     open_browser: bool = True,
     evidence: bool = True,
     on_begin: Callable[[], None] = lambda: None,
-    on_ready: Callable[[str], None] | None = None,
+    on_ready: Callable[[str], None] = _tell,
 ) -> None:
-    """Serve the explorer on this machine until Ctrl-C.
+    """Serve the explorer on this machine until Ctrl-C, to those who know its whole address.
 
     Parameters
     ----------
@@ -67,7 +72,7 @@ def serve(
     on_begin
         Called when the port is ours and the computing begins.
     on_ready
-        Called with the address when the server answers.
+        Called with the whole address when the server answers; it is printed unless you do something else.
 
     Raises
     ------
@@ -75,13 +80,14 @@ def serve(
         If the port cannot be used, before anything is computed.
     """
     known: list[Prepared] = []
+    once = secrets.token_hex(16)
     with asyncio.Runner() as runner, _closed_pages_are_no_news():
-        server, address = runner.run(_listen(lambda doc: make_document(doc, known[0]), port))
+        server, address = runner.run(_listen(lambda doc: make_document(doc, known[0]), port, once))
         try:
             on_begin()
             # Not within the loop: there Ctrl-C would have to wait for its end.
             known.append(prepare(model, evidence=evidence))
-            runner.run(_answer(server, address, open_browser, on_ready))
+            runner.run(_answer(server, address, once if open_browser else None, on_ready))
         except KeyboardInterrupt:
             pass
         finally:
@@ -110,14 +116,24 @@ def _closed_pages_are_no_news() -> Iterator[None]:
 
 
 class _OwnAddress(NullAuth):
-    """Lets everybody in who asks for this server by its own name.
+    """Lets everybody in who asks for this server by its own name, from its own pages, and knows the token.
 
     A page elsewhere can make its own name lead to this machine; then a browser takes both for one site, but still says
-    which name it asked for.
+    which name it asked for, and which page asks. Other users of this machine are kept out by the token. The page's
+    address holds it, and Bokeh's script hands it on when it opens the websocket.
+
+    Parameters
+    ----------
+    own
+        Names of this server, with its port.
+    token
+        What every request must bring.
+    once
+        What one request may bring instead, to be told the token.
     """
 
-    def __init__(self, own: list[str]):
-        self._own = own
+    def __init__(self, own: list[str], token: str, once: str):
+        self._own, self._token, self._once = own, token, once
         super().__init__()
 
     @property
@@ -133,11 +149,21 @@ class _OwnAddress(NullAuth):
     def _check(self, handler: Any) -> str:
         if handler.request.host not in self._own:
             raise HTTPError(403, "this server is called by another name")
+        # Bokeh looks at the origin of websockets too, but as old versions and environment variables would have it.
+        if handler.request.headers.get("Origin") not in (None, *(f"http://{host}" for host in self._own)):
+            raise HTTPError(403, "a page of another address asks")
+        given = handler.get_argument("token", "").encode()
+        if self._once and secrets.compare_digest(given, self._once.encode()):
+            self._once = ""
+            handler.redirect(f"/?token={self._token}")
+            raise Finish
+        if not secrets.compare_digest(given, self._token.encode()):
+            raise HTTPError(403, reason="Please open the whole address that was printed when the explorer started")
         return "the user"
 
 
-async def _listen(make: Callable[[Document], None], port: int) -> tuple[Server, str]:
-    """A server that has its port but does not answer yet."""
+async def _listen(make: Callable[[Document], None], port: int, once: str = "") -> tuple[Server, str]:
+    """A server that has its port but does not answer yet, and its whole address; `once` as in `_OwnAddress`."""
     if not 0 <= port < 2**16:
         raise ValueError(f"port must be a number from 0 to {2**16 - 1}, got {port}")
     try:
@@ -149,18 +175,19 @@ async def _listen(make: Callable[[Document], None], port: int) -> tuple[Server, 
         raise OSError(error.errno, f"cannot use port {port}: {why}; choose another one") from None
     own = [f"{host}:{port}" for host in _HOSTS]
     options: dict[str, Any] = {"address": "localhost", "port": port, "allow_websocket_origin": own}
-    options["auth_provider"] = _OwnAddress(own)
+    token = secrets.token_hex(16)
+    options["auth_provider"] = _OwnAddress(own, token, once)
     server = Server({"/": Application(FunctionHandler(make))}, **options)
-    return server, f"http://localhost:{port}/"
+    return server, f"http://localhost:{port}/?token={token}"
 
 
-async def _answer(server: Server, address: str, open_browser: bool, on_ready: Callable[[str], None] | None) -> None:
-    """Answer until cancelled."""
+async def _answer(server: Server, address: str, once: str | None, on_ready: Callable[[str], None]) -> None:
+    """Answer until cancelled; with `once`, open a page."""
     server.start()
-    if on_ready is not None:
-        on_ready(address)
-    if open_browser:
-        webbrowser.open(address)
+    on_ready(address)
+    if once is not None:
+        # Other users see in the list of processes what a browser is started with: the token itself is not for them.
+        webbrowser.open(f"{address.partition('?')[0]}?token={once}")
     await asyncio.Event().wait()
 
 
@@ -177,7 +204,8 @@ def show_inline(model: GraphicalFlow, *, notebook_url: str = "http://localhost:8
     model
         Fitted.
     notebook_url
-        Address of the notebook, as in the browser; only its pages may talk to the explorer.
+        Address of the notebook, as in the browser; only its pages may talk to the explorer. There is no token: the
+        notebook's page would not bring it.
     evidence
         As in `serve`.
     """
