@@ -644,10 +644,10 @@ def test_transform_is_a_parameter_and_no_method():
     assert "nonparanormal" in repr(gf.GraphicalFlow(transform="nonparanormal"))
 
 
-# The checks fit tables of 2, 3, 4, 5 and 10 columns, and compiling for each takes its time: two of them train.
+# The checks fit tables of 2, 3, 4, 5 and 10 columns, and compiling for each takes its time: one of them trains.
 @parametrize_with_checks([gf.GraphicalFlow(lam=(1.0, 2.0), temperature=1.0, steps=25, batch_size=8, progress=False)])
 def test_scikit_learn_checks(estimator, check, monkeypatch):
-    if check.func.__name__ not in ("check_dtype_object", "check_n_features_in"):
+    if check.func.__name__ != "check_n_features_in":
         monkeypatch.setattr(module, "train", no_training)
     check(estimator)
 
