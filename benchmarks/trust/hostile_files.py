@@ -428,7 +428,9 @@ def _other_record(rng: np.random.Generator, content: bytes) -> bytes:
 def _same(path: Path, whole: Path) -> bool:
     """Whether a file is read as it was written: some bytes of a ZIP archive, such as permissions, mean nothing."""
     (header, arrays), (right, values) = model_io.read(path), model_io.read(whole)
-    return header == right and all(np.array_equal(arrays[name], values[name], equal_nan=True) for name in values)
+    return header == right and all(
+        name in arrays and np.array_equal(arrays[name], values[name], equal_nan=True) for name in values
+    )
 
 
 def _other_model(rng: np.random.Generator, path: Path) -> None:
@@ -535,26 +537,30 @@ def checkpoint_case(number: int) -> tuple[str, Callable[[], str | None]]:
     def run() -> str | None:
         whole = Path(_unfinished().name)
         with tempfile.TemporaryDirectory() as name:
-            folder, told = Path(name) / "copy", how
+            folder, told, hopeless = Path(name) / "copy", how, True
             shutil.copytree(whole, folder)
             checkpoint = folder / "run" / "checkpoint"
             if how == "craft":
                 told = _other_checkpoint(rng, checkpoint)
+                # Other numbers in their place cannot be told from right ones; what was put beside them does no harm.
+                hopeless = not told.startswith(("numbers", "more")) and not _same(checkpoint, whole / "run/checkpoint")
             elif how == "bytes":
                 checkpoint.write_bytes(_damage(rng, checkpoint.read_bytes()))
                 with suppress(model_io.ModelFileError):
-                    told = "same" if _same(checkpoint, whole / "run" / "checkpoint") else how
+                    hopeless = not _same(checkpoint, whole / "run/checkpoint")
             else:
                 checkpoint.unlink()
-                if (other := number // 4 % 3) == 1:
+                hopeless = bool(other := number // 4 % 3)  # without any a fit begins anew
+                if other == 1:
                     checkpoint.mkdir()
                 elif other == 2:
                     checkpoint.write_bytes(pickle.dumps({"a": [1, 2]}))
-            code, wrong = invoke([*_two_chunks(folder), "--resume"])
+            with mock.patch("ggmflow.estimator.training_bar", lambda *_: nullcontext(None)):  # it is no message
+                code, wrong = invoke([*_two_chunks(folder), "--resume"])
             if wrong or code:
                 return f"{told}: {wrong}" if wrong else REFUSED
-            if told == "bytes":
-                return "a damaged checkpoint was read"
+            if hopeless:
+                return f"{told}: a damaged checkpoint was read"
             model = gf.load_run(folder / "run")
             return finite(model.posterior(num_draws=50).mean())
 
