@@ -91,7 +91,7 @@ def finite(answer: Any) -> str | None:
     return None if np.isfinite(numbers).all() else "not finite"
 
 
-def _cells(table: pd.DataFrame) -> Iterator[pd.Series]:
+def _cells(table: pd.DataFrame) -> Iterator[Any]:
     """The columns of a table, without the cells that are documented to be no numbers, or are the user's own."""
     for name, column in table.items():
         if "log_evidence" in table and name == "khat":
