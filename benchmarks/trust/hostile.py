@@ -8,6 +8,7 @@ traceback of the command line is a failure. Cases are numbered; the same number 
 printed with theirs.
 """
 
+import faulthandler
 import signal
 import sys
 import tempfile
@@ -16,16 +17,17 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
 import sklearn
+from bokeh.document import Document
 
 import ggmflow
 from benchmarks.trust import Row, hostile_files, hostile_fits, hostile_questions
 from benchmarks.trust.hostile_files import REFUSED
-from benchmarks.trust.hostile_tables import Case, case, clean, right_scatter
+from benchmarks.trust.hostile_tables import Case, case, clean, hopeless, right_scatter
 from ggmflow.data import Scatter
 from ggmflow.train import CHUNK, Report, Trained
 
@@ -33,6 +35,7 @@ Attempt = tuple[str, Callable[[], str | None]]
 # Errors may also come from scikit-learn, whose checks an estimator has to use; they name X and its features.
 _OURS = tuple(str(Path(str(package.__file__)).parent) for package in (ggmflow, sklearn))
 SECONDS = 300  # of one case; compiling on a busy machine takes some of them
+PATIENCE = 60  # more seconds, after which compiled code must have come back to hear that
 
 
 class Hang(BaseException):
@@ -40,13 +43,18 @@ class Hang(BaseException):
 
 
 def outcome(attempt: Callable[[], str | None], seconds: int = SECONDS) -> str | None:
-    """How a case ended: None for a right answer, `REFUSED` for a clear error, else what is wrong."""
+    """How a case ended: None for a right answer, `REFUSED` for a clear error, else what is wrong.
+
+    An alarm stops what runs in Python. Compiled code does not hear it: if a case is still there a minute later, the
+    whole program ends, with a traceback that tells where it was.
+    """
 
     def ring(*_: Any) -> None:
         raise Hang
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.alarm(seconds)
+    faulthandler.dump_traceback_later(seconds + PATIENCE, exit=True, file=sys.__stderr__ or sys.stderr)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -61,16 +69,22 @@ def outcome(attempt: Callable[[], str | None], seconds: int = SECONDS) -> str | 
     except Exception as error:
         return f"{type(error).__name__}: {str(error)[:100]}"
     finally:
+        faulthandler.cancel_dump_traceback_later()
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager
 def no_training() -> Iterator[None]:
-    """Fits without training, and an explorer that ends at once, for what does not depend on them."""
+    """Fits without training, and an explorer that makes its page and ends, for what does not depend on them."""
 
     def train(flow: Any, *_: Any, snapshot_at: Any = (), **__: Any) -> Trained:
         return Trained(flow, {at: flow for at in snapshot_at}, [Report(CHUNK, CHUNK, 0.0, 1.0, 0)], "finished")
+
+    def look(model: Any, **_: Any) -> None:
+        from ggmflow.explorer import make_document, prepare
+
+        make_document(Document(), prepare(model))
 
     with (
         mock.patch("ggmflow.estimator.train", train),
@@ -78,7 +92,7 @@ def no_training() -> Iterator[None]:
         # Priors that were not trained are kept nowhere.
         mock.patch("ggmflow.evidence._prior_path", lambda *_: None),
         mock.patch("ggmflow.evidence._known", {}),
-        mock.patch("ggmflow.explorer.serve", lambda *_, **__: None),
+        mock.patch("ggmflow.explorer.serve", look),
         tempfile.TemporaryDirectory(prefix="hostile") as folder,
         mock.patch("tempfile.tempdir", folder),
     ):
@@ -96,15 +110,16 @@ def table_case(number: int) -> Attempt:
 
 def check_scatter(found: Case) -> str | None:
     """Read a table and compare; a table with nothing wrong about it must not be refused."""
-    rows = None if found.values is None else clean(found.values, found.options)
-    distinct = found.names is None or len(set(found.names)) == len(found.names)
+    repeated = found.names is not None and len(set(found.names)) < len(found.names)
+    values = None if repeated else found.values
+    rows = None if values is None else clean(values, found.options)
     try:
         scatter = Scatter.from_data(found.X, **found.options)
     except (ValueError, TypeError) as error:
-        if rows is not None and distinct:
+        if rows is not None:
             return f"a proper table was refused: {str(error)[:100]}"
         raise
-    if found.values is None or not distinct:
+    if values is None or hopeless(values, found.options):
         return "it was accepted"
     S, n = scatter.matrix, scatter.n
     if not all(np.isfinite(each).all() for each in (S, scatter.mean, scatter.scale)):
@@ -132,38 +147,52 @@ KINDS: list[tuple[str, Callable[[int], Attempt], int, int, bool]] = [
     ("files to ggmflow fit", hostile_files.fit_case, 800, 60, True),
     ("options of the commands", hostile_files.command_case, 800, 50, True),
     ("damaged runs to the commands", hostile_files.run_case, 600, 40, True),
+    ("damaged checkpoints to --resume", hostile_files.checkpoint_case, 120, 8, False),
     ("files to the program itself", hostile_files.in_a_process, 12, 1, False),
-    ("fits", hostile_fits.fit_case, 180, 6, False),
+    ("fits", hostile_fits.fit_case, 210, 6, False),
+    ("fits at the ends of what is allowed", hostile_fits.end_case, len(hostile_fits.END_CASES), 12, False),
     ("fits whose answer is known", hostile_fits.right_case, 30, 2, False),
 ]
 
 
-def failures(make: Callable[[int], Attempt], count: int) -> tuple[list[str], int]:
-    """What went wrong in the first `count` cases of a kind, and how many were refused."""
-    found, refused = [], 0
+class Tried(NamedTuple):
+    """How cases ended: how many with a right answer and with a clear error, and what went wrong in the others."""
+
+    answered: int
+    refused: int
+    failed: list[str]
+
+    @property
+    def count(self) -> int:
+        """How many were tried."""
+        return self.answered + self.refused + len(self.failed)
+
+
+def attempt_all(make: Callable[[int], Attempt], count: int) -> Tried:
+    """Try the first `count` cases of a kind."""
+    answered, refused, failed = 0, 0, []
     for number in range(count):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of old ways to hold numbers, which are among the cases
             name, attempt = make(number)
         ended = outcome(attempt)
+        answered += ended is None
         refused += ended == REFUSED
         if ended not in (None, REFUSED):
-            found.append(f"{number}: {name}: {ended}")
-    return found, refused
+            failed.append(f"{number}: {name}: {ended}")
+    return Tried(answered, refused, failed)
 
 
 def measure(quick: bool) -> list[Row]:
     """Count inputs and failures of each kind."""
-    rows = []
+    rows, total = [], 0
     for what, make, full, few, untrained in KINDS:
-        count = few if quick else full
         with no_training() if untrained else nullcontext():
-            found, refused = failures(make, count)
-        for line in found:
+            tried = attempt_all(make, few if quick else full)
+        for line in tried.failed:
             print(f"FAILED {what} {line}", file=sys.stderr)
-        answered = count - refused - len(found)
-        told = f"{len(found)} failures; {answered} answers, {refused} clear errors"
-        rows.append(Row(f"{what}, {count} inputs", told, "0 failures", not found))
-    total = sum(few if quick else full for _, _, full, few, _ in KINDS)
+        told = f"{len(tried.failed)} failures; {tried.answered} answers, {tried.refused} clear errors"
+        rows.append(Row(f"{what}, {tried.count} inputs", told, "0 failures", not tried.failed))
+        total += tried.count
     rows.append(Row("hostile inputs in all", f"{total}"))
     return rows

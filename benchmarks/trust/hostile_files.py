@@ -1,6 +1,8 @@
 """Files that somebody might hand to the command line: tables, model files and runs, broken in every way.
 
-    table_file(number), command_case(number), run_case(number)   the same number gives the same case
+    table_file(number), command_case(number), run_case(number), checkpoint_case(number)
+
+The same number gives the same case.
 
 The command must end with success, or with an exit code of 1 or 2 and one line that begins with "Error: ".
 """
@@ -15,14 +17,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 from typer.testing import CliRunner
 
 import ggmflow as gf
+from benchmarks.trust.hostile_questions import finite
 from benchmarks.trust.hostile_tables import NAMES, clean, right_scatter
 from ggmflow import io as model_io
 from ggmflow.cli import app
@@ -47,6 +52,8 @@ class TableFile(NamedTuple):
         What is in it where it is a proper table, which must be read; otherwise it may be refused.
     names
         Of its columns then.
+    hopeless
+        Whether it must be refused.
     """
 
     how: str
@@ -54,6 +61,7 @@ class TableFile(NamedTuple):
     options: list[str]
     values: np.ndarray | None = None
     names: list[str] | None = None
+    hopeless: bool = False
 
 
 # -------------------------------------------------------------------------------------------------------------- tables
@@ -105,6 +113,9 @@ _FIELDS = [
     ),
     *('"', '"""', '"a\nb"', "9" * 400, "9" * 200_000, "λ", "\u202e5", "\x1b[31m", "1e-400", "12:30"),
 ]
+# What is never a number, and what is missing.
+_NO_NUMBER = ("-", "--", ".", "1e", "1_000", "0x10", "1e400", "-1e400", "inf", "½", "=1+1", "'5", "5%", "$5")
+_NO_VALUE = ("", " ", "nan", "NA", "NULL")
 
 
 def _odd_field(rng: np.random.Generator) -> TableFile:
@@ -114,7 +125,17 @@ def _odd_field(rng: np.random.Generator) -> TableFile:
     rows[int(rng.integers(6))][int(rng.integers(3))] = odd
     text = "a,b,c\n" + "".join(",".join(row) + "\n" for row in rows)
     missing = str(rng.choice(["error", "drop", "em"]))
-    return TableFile(f"field {odd[:20]!r}", text.encode(), ["--missing", missing])
+    hopeless = odd in _NO_NUMBER or (odd in _NO_VALUE and missing == "error")
+    return TableFile(f"field {odd[:20]!r}", text.encode(), ["--missing", missing], hopeless=hopeless)
+
+
+def _wide(rng: np.random.Generator) -> TableFile:
+    """10 000 columns that must be read, though only three of them are kept: all would need gigabytes."""
+    names = [f"x{j}" for j in range(10_000)]
+    values, kept = rng.normal(size=(6, 10_000)), [0, 5_000, 9_999]
+    dropped = ",".join(name for j, name in enumerate(names) if j not in kept)
+    content = _text(names, values).encode()
+    return TableFile("10 000 columns", content, ["--drop", dropped], values[:, kept], [names[j] for j in kept])
 
 
 def _damaged(rng: np.random.Generator) -> TableFile:
@@ -203,8 +224,12 @@ def table_file(number: int) -> TableFile:
     """A file by its number; the kinds come in turn."""
     rng = np.random.default_rng([3, number])
     if number % 4 == 3:
-        how, content = _strange()[number // 4 % len(_strange())]
-        return TableFile(how, content, ["--missing", str(rng.choice(["error", "em"]))])
+        turn = number // 4 % (1 + len(_strange()))
+        if turn == 0:
+            return _wide(rng)
+        how, content = _strange()[turn - 1]
+        missing = str(rng.choice(["error", "em"]))
+        return TableFile(how, content, ["--missing", missing], hopeless=how not in _TABLES)
     return (_proper, _odd_field, _damaged)[number % 4](rng)
 
 
@@ -220,7 +245,7 @@ def fit_case(number: int) -> tuple[str, Callable[[], str | None]]:
             if wrong:
                 return wrong
             if code == 0:
-                return _read_rightly(file, output)
+                return "it was fitted" if file.hopeless else _read_rightly(file, output)
             if output.exists():
                 return "a refused table left a directory"
             return "a proper table was refused" if file.values is not None else REFUSED
@@ -400,10 +425,12 @@ def _other_record(rng: np.random.Generator, content: bytes) -> bytes:
     return json.dumps(record).encode()
 
 
-def _same(path: Path) -> bool:
-    """Whether a model is read as it was written: some bytes of a ZIP archive, such as permissions, mean nothing."""
-    (header, arrays), (right, values) = model_io.read(path), model_io.read(fitted_run() / path.name)
-    return header == right and all(np.array_equal(arrays[name], values[name], equal_nan=True) for name in values)
+def _same(path: Path, whole: Path) -> bool:
+    """Whether a file is read as it was written: some bytes of a ZIP archive, such as permissions, mean nothing."""
+    (header, arrays), (right, values) = model_io.read(path), model_io.read(whole)
+    return header == right and all(
+        name in arrays and np.array_equal(arrays[name], values[name], equal_nan=True) for name in values
+    )
 
 
 def _other_model(rng: np.random.Generator, path: Path) -> None:
@@ -418,11 +445,22 @@ def _other_model(rng: np.random.Generator, path: Path) -> None:
     model_io.write(path, header, arrays)
 
 
+def _damage(rng: np.random.Generator, content: bytes) -> bytes:
+    """A bit that is another, or an end that is missing."""
+    changed, at = bytearray(content), int(rng.integers(len(content)))
+    if rng.uniform() < 0.3:
+        del changed[at:]
+    else:
+        changed[at] ^= 1 << int(rng.integers(8))
+    return bytes(changed)
+
+
 def run_case(number: int) -> tuple[str, Callable[[], str | None]]:
     """A run of which one file was damaged, and a command that reads it. Needs `serve` to be replaced."""
     rng = np.random.default_rng([5, number])
     name = ("run.json", "model.ggmflow")[number % 2]
-    commands = [["summary"], ["summary", "--json"], ["export", "-f", "csv"], ["export", "-f", "graphml"], ["explore"]]
+    formats = [["export", "-f", name] for name in ("csv", "graphml", "json", "netcdf")]
+    commands = [["summary"], ["summary", "--json"], ["report"], ["explore"], *formats]
     command, *more = commands[number // 2 % len(commands)]
 
     def run() -> str | None:
@@ -435,15 +473,95 @@ def run_case(number: int) -> tuple[str, Callable[[], str | None]]:
             elif craft:
                 _other_model(rng, path / name)
             else:
-                changed, at = bytearray(content), int(rng.integers(len(content)))
-                if rng.uniform() < 0.3:
-                    del changed[at:]
-                else:
-                    changed[at] ^= 1 << int(rng.integers(8))
-                (path / name).write_bytes(changed)
+                (path / name).write_bytes(_damage(rng, content))
             code, wrong = invoke([command, str(path), *more])
             if wrong or code:
                 return wrong or REFUSED
-            return None if craft or name == "run.json" or _same(path / name) else "a damaged model was read"
+            read = craft or name == "run.json" or _same(path / name, fitted_run() / name)
+            return None if read else "a damaged model was read"
 
     return f"{command} of a run with a damaged {name} ({number})", run
+
+
+# --------------------------------------------------------------------------------------------------------- checkpoints
+@cache
+def _unfinished() -> tempfile.TemporaryDirectory[str]:
+    """A table, and a run that was stopped after the first of two chunks."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    folder = tempfile.TemporaryDirectory(prefix="hostile")
+    (Path(folder.name) / "data.csv").write_text(_GOOD, encoding="utf-8")
+    with mock.patch("ggmflow.estimator.training_bar", lambda *_: nullcontext(stop)):
+        code = CliRunner().invoke(app, _two_chunks(Path(folder.name))).exit_code
+    if code != 130 or not (Path(folder.name) / "run" / "checkpoint").exists():
+        raise RuntimeError(f"no unfinished run could be made: exit code {code}")
+    return folder
+
+
+def _two_chunks(folder: Path) -> list[str]:
+    return ["fit", str(folder / "data.csv"), "-o", str(folder / "run"), *FIT, "--steps", "50"]
+
+
+def _other_checkpoint(rng: np.random.Generator, path: Path) -> str:
+    """A checkpoint that is whole, but not what was written; what was done to it."""
+    header, arrays = model_io.read(path)
+    name = str(rng.choice(list(arrays) if rng.uniform() < 0.6 else ["history", "best"]))
+    found, kind = arrays[name], str(rng.choice(["gone", "shape", "dtype", "numbers", "header", "more"]))
+    if kind == "gone":
+        del arrays[name]
+    elif kind == "shape":
+        shapes = [found[None], found.ravel()[:-1], np.zeros(0, found.dtype), np.zeros((3, 2), found.dtype)]
+        arrays[name] = shapes[int(rng.integers(len(shapes)))]
+    elif kind == "dtype":
+        arrays[name] = found.astype([np.int64, np.float64, bool][int(rng.integers(3))])
+    elif kind == "numbers":
+        arrays[name] = np.full_like(found, rng.choice([np.nan, np.inf, -1.0, 1e30]) if found.dtype.kind == "f" else -7)
+    elif kind == "more":
+        arrays["leaf999"] = np.zeros(2, np.float32)
+    else:
+        part = header if rng.uniform() < 0.5 else header["identity"]
+        name = str(rng.choice(list(part)))
+        part[name] = _any_json(rng)
+    with suppress(ValueError):  # a number that no header can hold: as it was
+        model_io.write(path, header, arrays)
+    return f"{kind} of {name}"
+
+
+def checkpoint_case(number: int) -> tuple[str, Callable[[], str | None]]:
+    """`ggmflow fit --resume` with a damaged checkpoint; training is real."""
+    rng = np.random.default_rng([8, number])
+    how = ("craft", "craft", "bytes", "other")[number % 4]
+
+    def run() -> str | None:
+        whole = Path(_unfinished().name)
+        with tempfile.TemporaryDirectory() as name:
+            folder, told, hopeless = Path(name) / "copy", how, True
+            shutil.copytree(whole, folder)
+            checkpoint = folder / "run" / "checkpoint"
+            if how == "craft":
+                told = _other_checkpoint(rng, checkpoint)
+                # Other numbers in their place cannot be told from right ones; what was put beside them does no harm.
+                hopeless = not told.startswith(("numbers", "more")) and not _same(checkpoint, whole / "run/checkpoint")
+            elif how == "bytes":
+                checkpoint.write_bytes(_damage(rng, checkpoint.read_bytes()))
+                with suppress(model_io.ModelFileError):
+                    hopeless = not _same(checkpoint, whole / "run/checkpoint")
+            else:
+                checkpoint.unlink()
+                hopeless = bool(other := number // 4 % 3)  # without any a fit begins anew
+                if other == 1:
+                    checkpoint.mkdir()
+                elif other == 2:
+                    checkpoint.write_bytes(pickle.dumps({"a": [1, 2]}))
+            with mock.patch("ggmflow.estimator.training_bar", lambda *_: nullcontext(None)):  # it is no message
+                code, wrong = invoke([*_two_chunks(folder), "--resume"])
+            if wrong or code:
+                return f"{told}: {wrong}" if wrong else REFUSED
+            if hopeless:
+                return f"{told}: a damaged checkpoint was read"
+            model = gf.load_run(folder / "run")
+            return finite(model.posterior(num_draws=50).mean())
+
+    return f"fit --resume, checkpoint: {how}", run

@@ -1,10 +1,12 @@
-"""Real fits of hostile tables, all of one shape so that nothing is compiled twice: are the answers finite, and right?
+"""Real fits of hostile tables, of few shapes so that little is compiled: are the answers finite, and right?
 
 fit_case(number)        any table: every answer finite, precision matrices symmetric and positive definite
+end_case(number)        the same at the ends of the ranges that λ, q and temperature may have
 right_case(number)      answers that are known: units, order of columns, collinear columns against the exact sampler
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import jax
@@ -12,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 import ggmflow as gf
-from benchmarks.trust.hostile_questions import NAMES, RANGES, definite, finite
+from benchmarks.trust.hostile_questions import NAMES, RANGES, TABLE, definite, finite
+from ggmflow.conditions import COLDEST, LAM_LIMITS, Q_LIMITS, Ranges
 from ggmflow.data import Scatter
 from ggmflow.posterior import Posterior
 
@@ -43,6 +46,7 @@ def _missing(rng: np.random.Generator) -> np.ndarray:
     return X
 
 
+WIDE = "fewer rows than columns"
 TABLES: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
     "scales from 1e-12 to 1e12": _scales,
     "duplicated columns": _duplicated,
@@ -53,55 +57,112 @@ TABLES: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
     "two rows": lambda rng: rng.normal(size=(2, D)),
     "ties": lambda rng: rng.integers(0, 2, (N, D)) + np.eye(N, D),
     "many rows": lambda rng: rng.normal(size=(100_000, D)),
+    "two columns": lambda rng: rng.normal(size=(N, 2)),
+    WIDE: lambda rng: rng.normal(size=(3, 30)),
+    "integers": lambda rng: rng.integers(-(2**53), 2**53, (N, D)),
+    "booleans": lambda rng: rng.uniform(size=(N, D)) < 0.5,
+    "half precision": lambda rng: rng.normal(size=(N, D)).astype(np.float16),
 }
 
 
 def fit_case(number: int) -> tuple[str, Callable[[], str | None]]:
     """A fit, and every kind of question to it."""
     rng = np.random.default_rng([6, number])
-    name, make = list(TABLES.items())[number % len(TABLES)]
+    # The wide one takes a minute or more: it has its turn once.
+    names = [name for name in TABLES if name != WIDE or number < len(TABLES)]
+    name = names[number % len(names)]
+    make = TABLES[name]
     options: dict[str, Any] = {"missing": "em" if name == "missing values" else "error"}
     options["transform"] = None if rng.uniform() < 0.7 else "nonparanormal"
     options["standardize"] = bool(rng.uniform() < 0.7)
     options["lam"] = RANGES["lam"] if options["standardize"] and rng.uniform() < 0.5 else "auto"
 
     def run() -> str | None:
-        table = pd.DataFrame(make(rng), columns=NAMES)
+        values = make(rng)
+        table = pd.DataFrame(values, columns=NAMES if values.shape[1] == D else None)
         options.update(q=RANGES["q"], steps=STEPS, random_state=0, progress=False)
         model = gf.GraphicalFlow(**options).fit(table)
         for share in (0.0, 0.5, 1.0):
-            low, high = np.log(model.lam_range_)
-            lam, q = float(np.exp(low + share * (high - low))), float(np.interp(share, (0, 1), model.q_range_))
-            if wrong := _answers(model, float(np.clip(lam, *model.lam_range_)), q):
-                return f"λ = {lam:g}, q = {q:g}: {wrong}"
+            lam, q, post = _point(model, share)
+            for question, ask in ANSWERS.items():
+                if wrong := ask(model, lam, q, post):
+                    return f"λ = {lam:g}, q = {q:g}: {question} is {wrong}"
         return None
 
     return f"{name}, {options}", run
 
 
-def _answers(model: gf.GraphicalFlow, lam: float, q: float) -> str | None:
-    """The first answer of a posterior that cannot be."""
-    post = model.posterior(lam, q, num_draws=400)
-    matrices = {
-        "sample": post.sample(50, random_state=0),
-        "mean": post.mean(),
-        "path": model.path(q, lam, num_starts=1).precision,
-    }
-    for name, found in matrices.items():
-        if wrong := definite(found):
-            return f"{name} is {wrong}"
-    numbers = {
-        "sd": post.sd(),
-        "quantile": post.quantile([0.0, 0.05, 0.5, 0.95, 1.0]),
-        "association": post.association(),
-        "summary": post.summary(),
-        "edges": post.select_edges().probability,
-        "evidence": model.evidence(lam, q, exact=False, num_draws=400),
-        "predictive": post.predictive(20, random_state=0),
-        "conditional": post.conditional({"a": float(model.scatter_.to_original(np.zeros(D))[0])}),
-        "r_squared": post.r_squared(),
-    }
-    return next((f"{name} is {wrong}" for name, found in numbers.items() if (wrong := finite(found))), None)
+(_LEAST, _MOST), (_ROUGH, _SMOOTH) = LAM_LIMITS, Q_LIMITS
+# lam, q and temperature: every end alone, pairs of ends, ranges that hold everything or nothing but a point.
+ENDS: list[tuple[Any, Any, Any]] = [
+    (_LEAST, 1.0, 1.0),
+    (_MOST, 1.0, 1.0),
+    ((0.5, 8.0), _ROUGH, 1.0),
+    ((0.5, 8.0), _SMOOTH, 1.0),
+    ((0.5, 8.0), 1.0, COLDEST),
+    ((0.5, 8.0), 1.0, (COLDEST, 1.0)),
+    (_LEAST, _ROUGH, 1.0),
+    (_LEAST, _SMOOTH, 1.0),
+    (_MOST, _ROUGH, 1.0),
+    (_MOST, _SMOOTH, 1.0),
+    ((_LEAST, _MOST), (_ROUGH, _SMOOTH), 1.0),
+    ((_LEAST, _MOST), (_ROUGH, _SMOOTH), (COLDEST, 1.0)),
+    (2.0, np.nextafter(1.0, 0.0), (np.nextafter(1.0, 0.0), 1.0)),
+]
+
+
+def _end_cases() -> Iterator[tuple[int, float, str]]:
+    """Which of `ENDS`, the share of the way between the ends of its ranges, and what to ask."""
+    for k, ranges in enumerate(ENDS):
+        for share in (0.0, 0.5, 1.0) if any(isinstance(each, tuple) for each in ranges) else (0.0,):
+            yield from ((k, share, question) for question in ANSWERS)
+
+
+def end_case(number: int) -> tuple[str, Callable[[], str | None]]:
+    """A question to a fit at the ends of what is allowed; a question of its own, as one may be refused there."""
+    k, share, question = END_CASES[number]
+
+    def run() -> str | None:
+        model = _fit_at_ends(k)
+        return ANSWERS[question](model, *_point(model, share))
+
+    return f"{question} of {dict(zip(Ranges._fields, ENDS[k], strict=True))} at {share:g} of the way", run
+
+
+@cache
+def _fit_at_ends(k: int) -> gf.GraphicalFlow:
+    ranges = dict(zip(Ranges._fields, ENDS[k], strict=True))
+    return gf.GraphicalFlow(**ranges, steps=STEPS, random_state=0, progress=False).fit(TABLE)
+
+
+def _point(model: gf.GraphicalFlow, share: float) -> tuple[float, float, Posterior]:
+    """λ, q and the posterior between the ends of the fitted ranges; temperatures as far from the warmest."""
+    low, high = np.log(model.lam_range_)
+    lam = float(np.clip(np.exp(low + share * (high - low)), *model.lam_range_))
+    q, T = (float(np.interp(share, (0, 1), pair)) for pair in (model.q_range_, model.temperature_range_[::-1]))
+    return lam, q, model.posterior(lam, q, T, num_draws=400)
+
+
+def _conditional(model: gf.GraphicalFlow, post: Posterior) -> pd.DataFrame:
+    middle = model.scatter_.to_original(np.zeros(model.scatter_.n_features))
+    return post.conditional({post.names[0]: float(middle[0])})
+
+
+ANSWERS: dict[str, Callable[[gf.GraphicalFlow, float, float, Posterior], str | None]] = {
+    "sample": lambda model, lam, q, post: definite(post.sample(50, random_state=0)),
+    "mean": lambda model, lam, q, post: definite(post.mean()),
+    "path": lambda model, lam, q, post: definite(model.path(q, lam, num_starts=1).precision),
+    "sd": lambda model, lam, q, post: finite(post.sd()),
+    "quantile": lambda model, lam, q, post: finite(post.quantile([0.0, 0.05, 0.5, 0.95, 1.0])),
+    "association": lambda model, lam, q, post: finite(post.association()),
+    "summary": lambda model, lam, q, post: finite(post.summary()),
+    "edges": lambda model, lam, q, post: finite(post.select_edges()),
+    "evidence": lambda model, lam, q, post: finite(model.evidence(lam, q, exact=False, num_draws=400)),
+    "predictive": lambda model, lam, q, post: finite(post.predictive(20, random_state=0)),
+    "conditional": lambda model, lam, q, post: finite(_conditional(model, post)),
+    "r_squared": lambda model, lam, q, post: finite(post.r_squared()),
+}
+END_CASES = list(_end_cases())
 
 
 # -------------------------------------------------------------------------------------------------------- what is right

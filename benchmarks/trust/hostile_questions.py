@@ -4,13 +4,15 @@ parameter_case(number), question_case(number) → a name and what to do; the sam
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
+from numbers import Number
 from typing import Any
 
 import jax
+import networkx as nx
 import numpy as np
 import pandas as pd
 
@@ -72,21 +74,34 @@ def _value(rng: np.random.Generator) -> Any:
 
 
 def finite(answer: Any) -> str | None:
-    """What is wrong with an answer: a number that is none."""
-    if isinstance(answer, pd.DataFrame) and "log_evidence" in answer:
-        answer = answer["log_evidence"].to_numpy()  # k̂ may be infinite or, of few draws, unknown
+    """What is wrong with an answer: a number that is none, or a kind of answer that nobody has thought of here."""
+    if answer is None or isinstance(answer, str):
+        return None
     if isinstance(answer, pd.DataFrame):
-        pairs = answer["row"] != answer["column"] if {"row", "column"} <= set(answer) else np.ones(len(answer), bool)
-        answer = answer[pairs].select_dtypes("number").to_numpy()  # a diagonal entry has no association
-    if isinstance(answer, tuple):
+        answer = (*_cells(answer), *answer.attrs.values())
+    if isinstance(answer, tuple | list):
         return next((wrong for part in answer if (wrong := finite(part))), None)
-    if (
-        isinstance(answer, float | np.ndarray)
-        and np.asarray(answer).dtype.kind == "f"
-        and not np.isfinite(answer).all()
-    ):
-        return "not finite"
-    return None
+    if not isinstance(answer, Number | np.generic | np.ndarray | jax.Array | pd.Series):
+        return f"of an unknown kind, {type(answer).__name__}"
+    numbers = np.asarray(answer)
+    if numbers.dtype.kind == "O":
+        return finite(numbers.ravel().tolist())
+    if numbers.dtype.kind not in "biuf":
+        return f"of an unknown kind, {numbers.dtype}"
+    return None if np.isfinite(numbers).all() else "not finite"
+
+
+def _cells(table: pd.DataFrame) -> Iterator[Any]:
+    """The columns of a table, without the cells that are documented to be no numbers, or are the user's own."""
+    for name, column in table.items():
+        if "log_evidence" in table and name == "khat":
+            continue  # infinite where a few draws outweigh all others, NaN of fewer than 25
+        if "log_evidence" in table and name == "se":
+            column = column[table["method"] != "published"]
+        if {"row", "column"} <= set(table) and name in ("p_positive", "edge_probability", "association"):
+            column = column[table["row"] != table["column"]]
+        if name != "case":  # of a table that was given, whatever its index
+            yield column
 
 
 def definite(precision: np.ndarray) -> str | None:
@@ -169,8 +184,8 @@ QUESTIONS: dict[str, Callable[[Any], Any]] = {
     "evidence(num_draws)": lambda v: model().evidence(2.0, 1.0, exact=False, num_draws=v),
     "evidence(normalizer)": lambda v: model().evidence(2.0, 1.0, exact=False, num_draws=50, normalizer=v),
     "evidence(random_state)": lambda v: model().evidence(2.0, 1.0, exact=False, num_draws=50, random_state=v),
-    "select(lam)": lambda v: tuple(model().select(v, 1.0)[:2]),
-    "select(q)": lambda v: tuple(model().select(2.0, v)[:2]),
+    "select(lam)": lambda v: model().select(v, 1.0),
+    "select(q)": lambda v: model().select(2.0, v),
     "path(q)": lambda v: definite(model().path(v, 2.0, num_starts=0).precision),
     "path(lam)": lambda v: definite(model().path(1.0, v).precision),
     "path(num_starts)": lambda v: definite(model().path(1.0, 2.0, num_starts=v).precision),
@@ -186,15 +201,15 @@ QUESTIONS: dict[str, Callable[[Any], Any]] = {
     "association_interval": lambda v: _posterior().association_interval(v),
     "edge_probability": lambda v: _posterior().edge_probability(v),
     "edges(level)": lambda v: _posterior().edges(v),
-    "select_edges(rule)": lambda v: _posterior().select_edges(v).probability,
-    "select_edges(rate)": lambda v: _posterior().select_edges(rate=v).probability,
-    "select_edges(threshold)": lambda v: _posterior().select_edges(threshold=v).probability,
-    "select_edges(cut)": lambda v: _posterior().select_edges(cut=v).probability,
+    "select_edges(rule)": lambda v: _posterior().select_edges(v),
+    "select_edges(rate)": lambda v: _posterior().select_edges(rate=v),
+    "select_edges(threshold)": lambda v: _posterior().select_edges(threshold=v),
+    "select_edges(cut)": lambda v: _posterior().select_edges(cut=v),
     "summary(level)": lambda v: _posterior().summary(v),
     "summary(threshold)": lambda v: _posterior().summary(threshold=v),
     "summary(rule)": lambda v: _posterior().summary(rule=v),
-    "to_networkx(level)": lambda v: len(_posterior().to_networkx(v)),
-    "to_networkx(rule)": lambda v: len(_posterior().to_networkx(rule=v)),
+    "to_networkx(level)": lambda v: nx.to_pandas_edgelist(_posterior().to_networkx(v)),
+    "to_networkx(rule)": lambda v: nx.to_pandas_edgelist(_posterior().to_networkx(rule=v)),
     "predictive(num_draws)": lambda v: _posterior().predictive(v, 0),
     "predictive(random_state)": lambda v: _posterior().predictive(3, v),
     "conditional(given)": lambda v: _posterior().conditional(v),

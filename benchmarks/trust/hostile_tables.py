@@ -1,8 +1,11 @@
 """Tables that nobody would wish to analyse, with what is right for each: numbers × containers × names × options.
 
     case(number) → (X, options, values)   the same number gives the same case
+    hopeless(values, options)             whether it must be refused
+    clean(values, options)                the rows that are used, if it must be read
 
-`right_scatter` computes what `Scatter.from_data` should, in extended precision and by another way.
+What is neither may be read or refused. `right_scatter` computes what `Scatter.from_data` should, in extended precision
+and by another way.
 """
 
 from collections.abc import Callable
@@ -278,14 +281,26 @@ def case(number: int) -> Case:
     return Case(table, options | {"names": names}, values, names)
 
 
-def clean(values: np.ndarray, options: dict[str, Any]) -> np.ndarray | None:
-    """The rows that are used, if nothing about them is a reason to refuse; None if something may be."""
-    if np.isinf(values).any() or (options["missing"] == "error" and np.isnan(values).any()):
-        return None
+def _used(values: np.ndarray, options: dict[str, Any]) -> np.ndarray:
     gone = np.isnan(values).any(axis=1) if options["missing"] == "drop" else np.isnan(values).all(axis=1)
-    rows = values[~gone]
-    if len(rows) < 2 or values.shape[1] < 2 or np.isnan(values).all(axis=0).any():
+    return values[~gone]
+
+
+def hopeless(values: np.ndarray, options: dict[str, Any]) -> bool:
+    """Whether a table must be refused: infinite or unwanted missing values, nothing to use, a constant column."""
+    if np.isinf(values).any() or (options["missing"] == "error" and np.isnan(values).any()):
+        return True
+    rows = _used(values, options)
+    if len(rows) < 2 or values.shape[1] < 2 or np.isnan(rows).all(axis=0).any():
+        return True
+    return bool(np.any(np.nanmin(rows, axis=0) == np.nanmax(rows, axis=0)))
+
+
+def clean(values: np.ndarray, options: dict[str, Any]) -> np.ndarray | None:
+    """The rows that are used, if nothing about them is a reason to refuse; None if something may be or is."""
+    if hopeless(values, options):
         return None
+    rows = _used(values, options)
     spread, size = np.nanmax(rows / 2, axis=0) - np.nanmin(rows / 2, axis=0), np.nanmax(np.abs(rows), axis=0)
     if np.any(spread <= 1e-14 * size) or np.any(size < 1e-307):
         return None

@@ -68,12 +68,14 @@ def _kept(labels: tuple[str, ...], drop: Sequence[str]) -> list[int]:
         left_out = [drop] if isinstance(drop, str) else list(map(str, drop))
     except TypeError:
         raise ValueError(f"drop must be a sequence of column names, got {drop!r}") from None
+    known = set(labels)
     for name in left_out:
-        if name not in labels:
+        if name not in known:
             near = get_close_matches(name, labels, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(map(repr, labels[:5]))}, …"
             raise ValueError(f"there is no column {name!r} to drop: {hint}")
-    return [j for j, label in enumerate(labels) if label not in left_out]
+    gone = set(left_out)
+    return [j for j, label in enumerate(labels) if label not in gone]
 
 
 def _read_array(X: Any) -> np.ndarray:

@@ -3,6 +3,7 @@
 import sys
 import time
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -165,6 +166,10 @@ def test_nothing_fails(capsys):
     assert int(rows[-1].value) > 900
 
 
+def finite_part(values, *rest):
+    return np.where(np.isinf(values), 0.0, values), *rest
+
+
 def broken(monkeypatch, mistake):
     """Mistakes that somebody could make."""
     if mistake == "wrong numbers":
@@ -173,16 +178,67 @@ def broken(monkeypatch, mistake):
         monkeypatch.setattr(data, "_check_varying", lambda values, names: (_ for _ in ()).throw(ValueError("no " * 9)))
     elif mistake == "unclear":
         monkeypatch.setattr(data, "read_table", lambda X, *_, **__: (np.asarray(X, float), ("a", "b"), str))
+    elif mistake == "drops":
+        usable = data.usable_rows
+        monkeypatch.setattr(data, "usable_rows", lambda *args: usable(*args[:-1], args[-1].replace("error", "drop")))
+    elif mistake == "hides":
+        read = data.read_table
+        monkeypatch.setattr(data, "read_table", lambda *args, **more: finite_part(*read(*args, **more)))
     elif mistake == "accepts":
         for module in (data, table):
             monkeypatch.setattr(module, "check_names", lambda names, n_features: tuple(names))
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("mistake", ["wrong numbers", "refuses", "unclear", "accepts"])
+@pytest.mark.parametrize("mistake", ["wrong numbers", "refuses", "unclear", "accepts", "drops", "hides"])
 def test_mistakes_are_seen(monkeypatch, mistake):
     broken(monkeypatch, mistake)
-    assert hostile.failures(hostile.table_case, 200)[0]
+    assert hostile.attempt_all(hostile.table_case, 200).failed
+
+
+def test_what_was_tried_is_counted():
+    tried = []
+
+    def make(number):
+        return "", lambda: tried.append(number) or (None, hostile.REFUSED, "wrong")[number % 3]
+
+    found = hostile.attempt_all(make, 8)
+    assert found.count == len(tried) == 8
+    assert (found.answered, found.refused) == (3, 3)
+    assert found.failed == ["2: : wrong", "5: : wrong"]
+
+
+def test_numbers_that_are_none_are_seen():
+    """In every kind of answer and every cell, but for those that are documented to be empty."""
+    finite, nan = hostile_questions.finite, float("nan")
+    bad = [nan, np.float32("inf"), np.array([1.0, nan]), jnp.array([nan]), pd.Series([nan]), (1.0, [nan])]
+    for answer in (*bad, np.array([nan], object), object(), {"a": 1.0}, np.array(1j), np.datetime64("NaT")):
+        assert finite(answer), answer
+    for answer in (
+        None,
+        1,
+        True,
+        0.5,
+        np.float16(1),
+        np.bool_(1),
+        np.ones(2),
+        jnp.ones(2),
+        ("a", [1.0]),
+        pd.Series(["a"]),
+    ):
+        assert finite(answer) is None, answer
+    evidence = {"log_evidence": 1.0, "se": 1.0, "elbo": 1.0, "ess": 1.0, "khat": np.inf, "method": "cumulant"}
+    entry = {"row": "a", "column": "b", "mean": 1.0, "sd": 1.0, "p_positive": 1.0, "association": 1.0}
+    for good in (evidence, entry):
+        assert finite(pd.DataFrame([good])) is None
+        for name in {"log_evidence", "se", "elbo", "ess", "mean", "sd", "p_positive", "association"} & set(good):
+            assert finite(pd.DataFrame([good | {name: nan}])), name
+    assert finite(pd.DataFrame([evidence | {"se": nan, "method": "published"}])) is None
+    diagonal = entry | {"column": "a", "p_positive": nan, "association": nan}
+    assert finite(pd.DataFrame([diagonal])) is None and finite(pd.DataFrame([diagonal | {"sd": nan}]))
+    table = pd.DataFrame([entry])
+    table.attrs["expected_fdr"] = nan
+    assert finite(table)
 
 
 def test_each_way_to_fail_is_seen():
@@ -198,7 +254,7 @@ def test_each_way_to_fail_is_seen():
     assert "ValueError from" in hostile.outcome(nothing_said)
     assert "ZeroDivisionError" in hostile.outcome(lambda: 1 / 0)
     assert hostile.outcome(loop, seconds=1) == "more than 1 s"
-    assert hostile_questions.finite(np.array([1.0, np.nan])) and hostile_questions.definite(-np.eye(2))
+    assert hostile_questions.definite(-np.eye(2))
     assert hostile.hostile_files.ended_badly(1, "Traceback (most recent call last)\n")
     assert hostile.hostile_files.ended_badly(2, "Error: a\nError: b\n")
     assert hostile.hostile_files.ended_badly(2, "") and hostile.hostile_files.ended_badly(134, "Error: a\n")
