@@ -161,6 +161,7 @@ def test_a_table_with_too_many_columns(tmp_path):
         result = CliRunner().invoke(app, ["fit", str(path), "-o", str(tmp_path / "run")])
     assert result.exit_code == 2 and not (tmp_path / "run").exists()
     assert result.stderr.startswith("Error: the scatter matrices of 1000 columns") and result.stderr.count("\n") == 1
+    assert result.stderr.endswith("leave some out, with --drop ... or before\n")
 
 
 def test_a_table_with_missing_values_and_too_many_columns(monkeypatch):

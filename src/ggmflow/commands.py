@@ -312,6 +312,7 @@ def _mistakes(*kinds: type[Exception]) -> Iterator[None]:
 def _as_options(advice: str) -> str:
     """Advice for Python, such as missing='em' or q=(0.1, 2), in terms of the command line."""
     advice = re.sub(r"\b(missing|transform)='(\w+)'", r"--\1 \2", advice)
+    advice = re.sub(r"\b(drop|query)=\[\.\.\.\]", r"--\1 ...", advice)
     advice = re.sub(r"\bdrop=\['([^']*)'\]", r"--drop '\1'", advice)
     return re.sub(r"\bwith (lam|q|temperature)=\((\S+), (\S+)\)", r"with --\1 \2,\3", advice)
 

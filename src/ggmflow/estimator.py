@@ -238,7 +238,7 @@ class GraphicalFlow(BaseEstimator):
         if trained.status == "failed":
             raise FloatingPointError(
                 "training failed: the ELBO was never finite. Narrow the ranges of lam, q and temperature, "
-                "above all away from their lowest values"
+                "above all away from the lowest q and temperature and from extreme lam"
             )
         self._keep(trained)
         if trained.status == "interrupted":
@@ -335,7 +335,8 @@ class GraphicalFlow(BaseEstimator):
         -------
         DataFrame
             A row for each (λ, q): lam, q, log_evidence, se (its standard error), elbo, ess, khat (of the posterior's
-            flow), method ("importance", "bridge", "integral" or "cumulant").
+            flow), method ("importance", "bridge", "integral", "cumulant"; "published" for that normalizer, whose se is
+            NaN).
         """
         if not isinstance(normalizer, str) or normalizer not in ("cone", "published"):
             raise ValueError(f"normalizer must be 'cone' or 'published', got {normalizer!r}")
