@@ -10,6 +10,7 @@ splitting costs, not how far it scales.
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from benchmarks.training import Outcome, train
 from benchmarks.trust import Row
 
 BAR = 1e-8
-CASES = {
+CASES: dict[str, dict[str, Any]] = {
     "2 virtual devices": {"devices": 2},
     "4 virtual devices": {"devices": 4},
     "2 processes over loopback": {"processes": 2},
@@ -27,7 +28,7 @@ CASES = {
 def measure(quick: bool) -> list[Row]:
     """Rows for losses, for a mistake, and for the efficiency on the cores there are."""
     d, steps = (3, 10) if quick else (15, 100)
-    sizes = {"steps": steps, "chunk": steps // 5}
+    sizes: dict[str, Any] = {"steps": steps, "chunk": steps // 5}
     cases = {name: CASES[name] for name in (list(CASES)[:1] if quick else CASES)}
     (alone,) = train(d, d, double=True, **sizes)
     told = f"largest relative difference of the held-out ELBO from one device, d = {d}, {steps} steps"
