@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ggmflow import train as training
@@ -26,6 +27,7 @@ from ggmflow.conditions import Ranges
 from ggmflow.data import Scatter
 from ggmflow.flow.build import untrained_flow
 from ggmflow.simulate import toy_problem
+from ggmflow.train import draw_noise
 
 
 class Outcome(NamedTuple):
@@ -60,7 +62,8 @@ def train(
     devices: int = 1,
     processes: int = 1,
     cores: list[int] | None = None,
-    last_bit: bool = False,
+    double: bool = False,
+    mistake: bool = False,
 ) -> list[Outcome]:
     """Train on simulated data at T = 1.
 
@@ -76,8 +79,10 @@ def train(
         Joined over loopback.
     cores
         To which all processes are bound; default none.
-    last_bit
-        Change the initial embedding by one rounding, to see what training makes of it.
+    double
+        Train in double precision.
+    mistake
+        Give the second half of the conditions the noise of the first, as two devices would that share a key.
 
     Returns
     -------
@@ -88,7 +93,7 @@ def train(
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     job = {"d": d, "n": n, "s": n_query or d, "steps": steps, "chunk": chunk, "cores": cores}
-    job["last_bit"] = last_bit
+    job |= {"double": double, "mistake": mistake}
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
     environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     with tempfile.TemporaryDirectory() as directory:
@@ -120,15 +125,23 @@ def main(job: dict[str, Any]) -> None:
     def report(_: training.Report) -> None:
         ends.append((time.perf_counter(), time.process_time()))
 
-    with compilation_cache_enabled(), jax.enable_x64(False):
-        if job["last_bit"]:
-            flow = eqx.tree_at(lambda flow: flow.bijection.learned.embed_1, flow, replace_fn=lambda w: w * (1 + 2**-23))
+    if job["mistake"]:
+        training.draw_noise = repeated_noise
+    with compilation_cache_enabled(), jax.enable_x64(job["double"]):
+        if job["double"]:
+            flow = jax.tree.map(lambda leaf: leaf.astype(float) if eqx.is_inexact_array(leaf) else leaf, flow)
         trained = training.train(flow, jax.random.key(1), ranges.low, ranges.high, settings, report=report)
     # Every chunk ends with an evaluation, which costs a step.
     seconds, cpu_seconds = (np.diff(ends, axis=0).min(axis=0) / (job["chunk"] + 1)).tolist()
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     outcome = Outcome([each.elbo for each in trained.history], seconds, cpu_seconds, megabytes, flow.n_entries)
     Path(job["file"]).write_text(json.dumps(outcome))
+
+
+def repeated_noise(*args: Any) -> Any:
+    """Noise whose second half of conditions is the first."""
+    noise = draw_noise(*args)
+    return jax.tree.map(lambda leaf: jnp.concatenate([leaf[:, : leaf.shape[1] // 2]] * 2, axis=1), noise)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,11 @@
 
 python -m tests.sharded devices DIRECTORY              on 1, 2, 4 and 8 devices, which XLA_FLAGS provides
 python -m tests.sharded process DIRECTORY PORT K       process K of two, joined over loopback
+python -m tests.sharded script DIRECTORY               the script of the page about clusters, in one process
 """
 
+import os
+import re
 import sys
 from pathlib import Path
 from unittest import mock
@@ -13,19 +16,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ggmflow import train
+from ggmflow import estimator, train
 from ggmflow.cache import compilation_cache_enabled
 from ggmflow.conditions import Ranges
 from ggmflow.data import Scatter
 from ggmflow.flow.build import untrained_flow
-from ggmflow.train import CHUNK, Settings
+from ggmflow.train import Settings, default_settings
 from tests.toy import Toy, toy_loss, toy_noise
 
-SETTINGS = Settings(2 * CHUNK, 4, 4)
+train.CHUNK = 10  # five looks at the loss
+SETTINGS = Settings(50, 4, 4)
+PAGE = Path(__file__).parents[1] / "docs" / "clusters.md"
 
 
 def short_training(kind, *, seed=1, noise=toy_noise, loss=toy_loss, **more):
-    """Two chunks of steps with 4 conditions × 4 draws of the toy flow, of an architecture, or of a blanket."""
+    """50 steps with 4 conditions × 4 draws of the toy flow, or of a blanket of two."""
     ranges = Ranges((0.5, 8.0), (0.25, 1.25), (1.0, 1.0))
     arguments = jax.random.key(seed), ranges.low, ranges.high, SETTINGS
     with compilation_cache_enabled():
@@ -34,8 +39,7 @@ def short_training(kind, *, seed=1, noise=toy_noise, loss=toy_loss, **more):
                 return train.train(Toy(), *arguments, **more)
         from tests.models import TABLE  # which computes
 
-        architecture, query = ("structured", np.arange(2)) if kind == "blanket" else (kind, np.arange(4))
-        flow = untrained_flow(jax.random.key(0), architecture, Scatter.from_data(TABLE), query, ranges)
+        flow = untrained_flow(jax.random.key(0), "structured", Scatter.from_data(TABLE), np.arange(2), ranges)
         flow = jax.tree.map(lambda leaf: leaf.astype(float) if eqx.is_inexact_array(leaf) else leaf, flow)
         return train.train(flow, *arguments, **more)
 
@@ -57,12 +61,32 @@ def half_a_loss(flow, noise, conditions):
 
 
 def on_devices(directory):
-    for kind, counts in (("toy", (1, 2, 4)), ("structured", (1, 4)), ("blanket", (1, 8))):
+    for kind, counts in (("toy", (1, 2, 4)), ("blanket", (1, 8))):
         for count in counts:
             keep(directory / f"{kind}{count}.npz", short_training(kind, devices=jax.devices()[:count]))
     for name, mistake in (("noise", same_noise), ("loss", half_a_loss)):
         jax.clear_caches()  # or what is compiled would be found by the structure of the flow
         keep(directory / f"{name}.npz", short_training("toy", devices=jax.devices()[:1], **{name: mistake}))
+
+
+def short_settings(n_entries, many_temperatures, steps=None, batch_size=None):
+    return default_settings(n_entries, many_temperatures, 50, 16)
+
+
+def run_script(directory):
+    """The script of the page as it stands, in single precision, but for the number of steps and how processes join."""
+    (script,) = re.findall(r"^```text\n(import jax\n.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    os.chdir(directory)
+    with (
+        jax.enable_x64(False),
+        mock.patch.object(jax.distributed, "initialize"),
+        mock.patch.object(estimator, "default_settings", short_settings),
+    ):
+        namespace = {}
+        exec(script, namespace)
+        if jax.process_index() == 0:  # alone, while the other is on its own
+            mean = namespace["gf"].GraphicalFlow.load("model.ggmflow").posterior(lam=4.0, q=1.0).mean()
+            np.savez("script.npz", elbo=namespace["model"].history_["elbo"], mean=mean)
 
 
 def in_process(directory, port, k):
@@ -75,10 +99,11 @@ def in_process(directory, port, k):
     trained = short_training("toy", checkpoint=directory / f"checkpoint{k}")
     assert trained.flow.mean.is_fully_addressable
     keep(directory / f"process{k}.npz", trained)
+    run_script(directory)
 
 
 if __name__ == "__main__":
     what, directory, *more = sys.argv[1:]
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_numpy_dtype_promotion", "standard")
-    {"devices": on_devices, "process": in_process}[what](Path(directory), *map(int, more))
+    {"devices": on_devices, "process": in_process, "script": run_script}[what](Path(directory), *map(int, more))

@@ -4,6 +4,8 @@ import hashlib
 import os
 import pickle
 import signal
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import jax
@@ -13,8 +15,13 @@ import pandas as pd
 import pytest
 
 import ggmflow as gf
-from ggmflow import io, many
+from benchmarks.trust import faults
+from ggmflow import estimator, io, many, train
+from ggmflow.train import CHUNK
 from tests.models import TABLE, quick
+
+WARNINGS = ["error::DeprecationWarning", "error::FutureWarning"]
+MIDWAY = f"step {CHUNK} of {2 * CHUNK}"
 
 
 def numbers(model):
@@ -23,22 +30,35 @@ def numbers(model):
     return {"elbo": model.history_["elbo"].to_numpy(), "weights": np.concatenate(weights)}
 
 
+def twice(**parameters):
+    """Two chunks of training, to be killed in between."""
+    return quick(steps=2 * CHUNK, **parameters)
+
+
 def resampled(count):
     """Tables of other rows, by name."""
     return {f"rows{k}": TABLE.sample(20, replace=True, random_state=k) for k in range(count)}
 
 
 class Deadly:
-    """A table that kills the process which looks at it first."""
+    """A table that kills the worker which fits it: before training or midway, the first one or (no marker) all."""
 
-    def __init__(self, values, marker):
-        self.values, self.marker = values, marker
+    def __init__(self, table, marker=None, *, midway=False):
+        self.values, self.marker, self.midway = table.to_numpy(), marker, midway
 
     def __array__(self, dtype=None, copy=None):
-        if not self.marker.exists():
-            self.marker.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+        assert set(WARNINGS) <= set(sys.warnoptions)  # which this process, that of the tests, has not
+        if self.marker is None or not self.marker.exists():
+            if not self.midway:
+                self.die("before training")
+            options = {"report": lambda report: self.die(f"step {report.step} of {report.steps}")}
+            estimator.train = lambda *args, **more: train.train(*args, **more | options)
         return np.asarray(self.values, dtype)
+
+    def die(self, moment):
+        if self.marker is not None:
+            self.marker.write_text(moment)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def assert_same(found, expected):
@@ -48,9 +68,18 @@ def assert_same(found, expected):
             np.testing.assert_array_equal(numbers(found[name])[kind], values)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def warnings_of_workers():
+    """As in the tests themselves, what will go away is an error in the processes that they start."""
+    joblib.externals.loky.get_reusable_executor().shutdown()  # one of other tests
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONWARNINGS", ",".join(WARNINGS))
+        yield
+
+
 @pytest.fixture(scope="module")
 def serial():
-    return gf.fit_many(resampled(3), quick())
+    return gf.fit_many(resampled(3), twice())
 
 
 # ------------------------------------------------------------------------------------------------------ where fits run
@@ -59,50 +88,55 @@ def test_each_fit_is_that_of_its_table_and_seed(serial):
     assert list(serial) == list(tables)
     seeds = [int.from_bytes(hashlib.sha256(f"0 {name}".encode()).digest()[:4]) for name in tables]
     assert [model.random_state for model in serial.values()] == seeds
-    assert_same({"rows2": quick(random_state=seeds[2]).fit(tables["rows2"])}, {"rows2": serial["rows2"]})
+    assert_same({"rows2": twice(random_state=seeds[2]).fit(tables["rows2"])}, {"rows2": serial["rows2"]})
     assert list(serial["rows2"].feature_names_in_) == list(TABLE.columns)
 
 
-def test_processes_change_nothing_even_if_one_is_killed(serial, tmp_path):
+def test_processes_change_nothing_even_if_one_is_killed_midway(serial, tmp_path):
     tables = resampled(3)
-    tables["rows1"] = Deadly(tables["rows1"].to_numpy(), tmp_path / "killed")
-    found = gf.fit_many(tables, quick(), n_jobs=2)
-    assert (tmp_path / "killed").exists()
-    for name, model in found.items():
-        np.testing.assert_array_equal(numbers(model)["weights"], numbers(serial[name])["weights"])
+    tables["rows1"] = Deadly(tables["rows1"], tmp_path / "killed", midway=True)
+    found = gf.fit_many(tables, twice(), n_jobs=2)
+    assert (tmp_path / "killed").read_text() == MIDWAY
+    assert_same(found, serial)
 
 
-def test_dask_workers_may_be_killed(serial, tmp_path):
-    """Two workers, one of which is killed in the middle of a fit; whatever it held is done again."""
+def test_dask_workers_may_be_killed_midway_and_with_what_they_have_finished(serial, tmp_path):
+    """Two workers (joblib would not use one). That of rows2 dies just after it has finished another fit."""
     distributed = pytest.importorskip("distributed")
     tables = resampled(3)
-    tables["rows1"] = Deadly(tables["rows1"].to_numpy(), tmp_path / "killed")
+    tables["rows1"] = Deadly(tables["rows1"], tmp_path / "rows1", midway=True)
+    tables["rows2"] = Deadly(tables["rows2"], tmp_path / "rows2")
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
     ):
         before = set(client.run(os.getpid).values())
         with joblib.parallel_config(backend="dask"):
-            found = gf.fit_many(tables, quick(), directory=tmp_path / "models")
+            found = gf.fit_many(tables, twice(), directory=tmp_path / "models")
         assert before - set(client.run(os.getpid).values())
-    assert (tmp_path / "killed").exists()
+    assert [(tmp_path / name).read_text() for name in ("rows1", "rows2")] == [MIDWAY, "before training"]
     assert sorted(path.stem for path in (tmp_path / "models").iterdir()) == list(tables)
-    for name, model in found.items():
-        np.testing.assert_array_equal(numbers(model)["weights"], numbers(serial[name])["weights"])
+    assert_same(found, serial)
+
+
+def test_a_table_that_always_takes_its_worker_down_takes_no_other_along(serial):
+    tables = resampled(2)
+    tables["rows1"] = Deadly(tables["rows1"])
+    with pytest.raises(gf.FitsFailed, match=r"1 of 2 fits failed: 'rows1' \(TerminatedWorkerError: ") as failed:
+        gf.fit_many(tables, twice(), n_jobs=2)
+    assert_same(failed.value.models, {"rows0": serial["rows0"]})
 
 
 @pytest.mark.usefixtures("untrained")
-def test_a_table_that_always_takes_its_worker_down_takes_no_other_along(monkeypatch):
-    def lost(name, *args):
-        if name == "rows1":
-            raise MemoryError("killed")
-        return real(name, *args)
-
-    real = many._fit
-    monkeypatch.setattr(many, "_fit", lost)
-    with pytest.raises(gf.FitsFailed, match=r"1 of 3 fits failed: 'rows1' \(MemoryError: killed\)") as failed:
-        gf.fit_many(dict(reversed(resampled(3).items())), quick())
-    assert list(failed.value.models) == ["rows2", "rows0"]
+@pytest.mark.parametrize(("host", "pid", "limit"), [("", 0, None), ("", 1, 1), ("elsewhere", 0, 1)])
+def test_a_worker_uses_one_core_even_if_it_has_the_number_of_its_parent(host, pid, limit, monkeypatch):
+    """As the first processes of two containers have."""
+    seen = []
+    monkeypatch.setenv("NPROC", "1")  # a worker sets it
+    monkeypatch.setattr(many, "threadpool_limits", lambda limits: (seen.append(limits), nullcontext())[1])
+    here = many._process()
+    many._fit("a", (TABLE,), quick().get_params(), (host or here[0], here[1] + pid))
+    assert seen == [limit]
 
 
 # ---------------------------------------------------------------------------------------------------- what is not lost
@@ -140,6 +174,12 @@ def test_a_directory_is_taken_up_where_it_was_left(tmp_path, monkeypatch):
         found = gf.fit_many(tables, quick(lam=[0.5, 8.0], progress=True), directory=tmp_path / "new")
         assert seen == list(found) == list(tables)
         assert all(model.progress for model in found.values())
+
+
+def test_a_killed_program_is_taken_up_where_it_was_killed(tmp_path):
+    TABLE.to_csv(table := tmp_path / "table.csv", index=False)
+    found = faults.kill_many(faults.Stage(tmp_path, table, old=tmp_path, whole=tmp_path, seconds=0.0), 1)
+    assert found == (1, [], [])
 
 
 @pytest.mark.usefixtures("untrained")

@@ -47,6 +47,16 @@ while True:
     for model in models:
         io.write(sys.argv[3], *model)
 """
+# Three models in one directory, each saved when it is there.
+MANY = """
+import sys
+import pandas as pd
+import ggmflow as gf
+rows = pd.read_csv(sys.argv[1])
+tables = {f"rows{k}": rows.sample(len(rows), replace=True, random_state=k) for k in range(3)}
+model = gf.GraphicalFlow(lam=2.0, q=1.0, temperature=1.0, steps=100, random_state=0, progress=False)
+gf.fit_many(tables, model, directory=sys.argv[2])
+"""
 
 
 class Found(NamedTuple):
@@ -251,6 +261,29 @@ def kill_saves(stage: Stage, rng: random.Random, count: int) -> Found:
     return Found(count, lost, [])
 
 
+def kill_many(stage: Stage, count: int) -> Found:
+    """SIGKILL of `fit_many` once one or two models are in its directory: the same call fits the others alone."""
+    lost, faults, whole = [], 0, stage.fresh()
+    if (undisturbed := end(start(stage.table, whole, code=MANY))).code:
+        raise RuntimeError(undisturbed.errors)
+    for k in range(count):
+        place = stage.fresh()
+        process = start(stage.table, place, code=MANY)
+        wait_until(process, (place / f"rows{k % 2}.ggmflow").exists)
+        faults += end_with(process, signal.SIGKILL).code == -signal.SIGKILL
+        # A file that is written again is another file, even with the same bytes.
+        kept = {path: path.stat().st_ino for path in place.glob("rows*")}
+        if len(kept) not in (1, 2):
+            lost.append(f"{len(kept)} of 3 models after the kill")
+        again = end(start(stage.table, place, code=MANY))
+        if again.code:
+            lost.append(f"does not go on: {again.errors}")
+        elif any(path.read_bytes() != (place / path.name).read_bytes() for path in whole.iterdir()):
+            lost.append("goes on to other models")
+        lost += [f"{path.name} was fitted again" for path, number in kept.items() if path.stat().st_ino != number]
+    return Found(faults, lost, [])
+
+
 def end_by_signal(stage: Stage, rng: random.Random, count: int, number: int) -> Found:
     """Ctrl-C or SIGTERM between the first line of a program and its end: one line, exit code 128 + number."""
     lost, shown, faults = [], [], 0
@@ -379,6 +412,7 @@ def measure(quick: bool) -> list[Row]:
         found["kill -9 of a fit that replaces a finished one"] = kill_fits(stage, rng, count(12), stage.old)
         if not quick:
             found["kill -9 of a new fit"] = kill_fits(stage, rng, 12, None)
+        found["kill -9 of many fits into one directory"] = kill_many(stage, count(6))
         found["two fits in one directory"] = two_at_once(stage, count(4))
         found["Ctrl-C"] = end_by_signal(stage, rng, count(32), signal.SIGINT)
         found["SIGTERM"] = end_by_signal(stage, rng, count(32), signal.SIGTERM)

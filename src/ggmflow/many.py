@@ -9,6 +9,7 @@ to the end of the program.
 
 import hashlib
 import os
+import socket
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -233,7 +234,7 @@ def _fit_all(jobs: dict[str, tuple[Any, dict[str, Any]]], n_jobs: int | None) ->
 
     def run(names: Iterable[str]) -> Iterator[_Result]:
         # In tuples, which Dask keeps with the task. An array of its own would be put on one worker, and die with it.
-        calls = [joblib.delayed(_fit)(name, (left[name][0],), left[name][1], os.getpid()) for name in names]
+        calls = [joblib.delayed(_fit)(name, (left[name][0],), left[name][1], _process()) for name in names]
         results: Any = joblib.Parallel(**options)(calls)
         for name, result in results:
             del left[name]
@@ -255,9 +256,14 @@ def _fit_all(jobs: dict[str, tuple[Any, dict[str, Any]]], n_jobs: int | None) ->
             yield name, error
 
 
-def _fit(name: str, table: tuple[Any], parameters: dict[str, Any], parent: int) -> _Result:
+def _process() -> tuple[str, int]:
+    """Which process this is. A number alone is not enough: the first one of every container is 1."""
+    return socket.gethostname(), os.getpid()
+
+
+def _fit(name: str, table: tuple[Any], parameters: dict[str, Any], parent: tuple[str, int]) -> _Result:
     """One fit, in whichever process."""
-    elsewhere = os.getpid() != parent
+    elsewhere = _process() != parent
     if elsewhere:
         os.environ.setdefault("NPROC", "1")  # the threads that XLA makes when it starts; else one for each core
     try:
