@@ -129,7 +129,7 @@ class Victim(NamedTuple):
 
 
 def victims() -> dict[str, Victim]:
-    """All that this package writes, except what HDF5 does itself."""
+    """What this package writes, of each kind one; files of `fit_many` are written as models are, HDF5 by itself."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 4))
     table = pd.DataFrame({"row": "a", "column": list("bcd"), "association": [0.3, -0.2, 0.1], "edge": True})

@@ -230,18 +230,31 @@ def kill_fits(stage: Stage, rng: random.Random, count: int, before: Path | None)
 
 
 def kill_readers(stage: Stage, rng: random.Random, count: int) -> Found:
-    """SIGKILL of report, export and explore: the run stays as it is, what they write is whole or not there."""
-    lost, faults = [], 0
-    commands = [["report"], ["export", "--format", "json"], ["explore", "--no-browser", "--port", str(free_port())]]
+    """SIGKILL of report, export and explore: the run stays as it is, a file they write the earlier or a whole one."""
+    lost, faults, earlier = [], 0, b"of an earlier day"
+    commands = {REPORT: ["report"], "summary.json": ["export", "--format", "json"]}
+    ends, seconds = {REPORT: b"</html>", "summary.json": b"}"}, {}
+    for command, *options in commands.values():
+        begin = time.monotonic()
+        if (undisturbed := end(start(command, stage.fresh(stage.whole), *options))).code:
+            raise RuntimeError(undisturbed.errors)
+        seconds[command] = time.monotonic() - begin
+    seconds["explore"] = max(seconds.values())
+    readers = [*commands.values(), ["explore", "--no-browser", "--port", str(free_port())]]
     for k in range(count):
         run = stage.fresh(stage.whole)
-        name, *options = commands[k % len(commands)]
-        faults += hit(start(name, run, *options), rng.uniform(0, stage.seconds), signal.SIGKILL).hit
+        for name in commands:
+            (run / name).write_bytes(earlier)
+        command, *options = readers[k % len(readers)]
+        # They write at their very end: half of the moments are there.
+        moment = rng.uniform(0 if k % 2 else 0.8, 1.02) * seconds[command]
+        faults += hit(start(command, run, *options), moment, signal.SIGKILL).hit
         lost += damage(run)
         if bytes_of(run, MODEL, EDGES, RECORD) != bytes_of(stage.whole, MODEL, EDGES, RECORD):
-            lost.append(f"{name} changed the run")
-        if (run / "summary.json").exists():
-            json.loads((run / "summary.json").read_text(encoding="utf-8"))
+            lost.append(f"{command} changed the run")
+        for name, last in ends.items():
+            if (found := (run / name).read_bytes()) != earlier and not found.rstrip().endswith(last):
+                lost.append(f"{name} is neither the earlier one nor whole after a kill of {command}")
     return Found(faults, lost, [])
 
 
