@@ -231,7 +231,7 @@ def kill_fits(stage: Stage, rng: random.Random, count: int, before: Path | None)
 
 def kill_readers(stage: Stage, rng: random.Random, count: int) -> Found:
     """SIGKILL of report, export and explore: the run stays as it is, a file they write the earlier or a whole one."""
-    lost, faults, earlier = [], 0, b"of an earlier day"
+    lost, faults, earlier = [], 0, b"<html>of an earlier day</html>"
     commands = {REPORT: ["report"], "summary.json": ["export", "--format", "json"]}
     ends, seconds = {REPORT: b"</html>", "summary.json": b"}"}, {}
     for command, *options in commands.values():
