@@ -177,7 +177,7 @@ def test_a_file_that_is_too_large(monkeypatch, tmp_path):
     path = tmp_path / "long.csv"
     path.write_text("a,b\n" + "0.125,0.25\n" * 1000)
     monkeypatch.setattr(memory, "available", lambda: 10**4)
-    with pytest.raises(MemoryError, match=r"the rows of .*long\.csv' need at least 33 kB"):
+    with pytest.raises(MemoryError, match=r"the rows of .*long\.csv' need at least 11 kB"):
         Scatter.from_data(path)
 
 

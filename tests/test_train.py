@@ -80,9 +80,16 @@ class OfManyVariables(Toy):
 
 def test_conditions_in_groups_give_the_same_gradients(monkeypatch):
     """Steps of a large blanket take a few conditions after the other, which changes the order of sums only."""
-    whole = run()
+    whole, seen = run(), []
+
+    def loss(flow, noise, conditions):
+        seen.append((noise.shape, conditions.shape))
+        return toy_loss(flow, noise, conditions)
+
     monkeypatch.setattr(train, "_MOST_MATRIX_ENTRIES", 2)
+    monkeypatch.setattr(train, "flow_loss", loss)
     grouped = run(OfManyVariables())
+    assert set(seen) == {((1, 2, 4), (2, 3))}
     assert [each.step for each in grouped.history] == [each.step for each in whole.history]
     np.testing.assert_allclose(
         [each[2:4] for each in grouped.history], [each[2:4] for each in whole.history], rtol=1e-5
@@ -216,10 +223,11 @@ def test_refuses_the_checkpoint_of_another_run(tmp_path, change):
         lambda arrays: {name: array for name, array in arrays.items() if name != "history"},
         lambda arrays: arrays | {"history": arrays["history"][:, :3]},
         lambda arrays: arrays | {"history": np.full_like(arrays["history"], np.nan)},
+        lambda arrays: arrays | {"history": np.array(1.0)},
         lambda arrays: arrays | {"best": np.array([0.0, np.inf])},
         lambda arrays: arrays | {"more": np.zeros(1)},
     ],
-    ids=["shape", "type", "leaf", "history", "columns", "nan", "chunk", "more"],
+    ids=["shape", "type", "leaf", "history", "columns", "nan", "number", "chunk", "more"],
 )
 def test_a_checkpoint_with_other_arrays_is_named(tmp_path, change):
     path = tmp_path / "run.checkpoint"

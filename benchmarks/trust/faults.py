@@ -47,14 +47,22 @@ while True:
     for model in models:
         io.write(sys.argv[3], *model)
 """
-# Three models in one directory, each saved when it is there.
+# Three models in one directory, each saved when it is there; with a number, it waits after so many to be killed.
 MANY = """
 import sys
+import time
 import pandas as pd
 import ggmflow as gf
 rows = pd.read_csv(sys.argv[1])
 tables = {f"rows{k}": rows.sample(len(rows), replace=True, random_state=k) for k in range(3)}
 model = gf.GraphicalFlow(lam=2.0, q=1.0, temperature=1.0, steps=100, random_state=0, progress=False)
+fit, fitted = gf.GraphicalFlow.fit, []
+def wait_for_the_kill(self, *args, **more):
+    if len(sys.argv) > 3 and len(fitted) == int(sys.argv[3]):
+        time.sleep(600)
+    fitted.append(fit(self, *args, **more))
+    return fitted[-1]
+gf.GraphicalFlow.fit = wait_for_the_kill
 gf.fit_many(tables, model, directory=sys.argv[2])
 """
 
@@ -131,7 +139,7 @@ def catches(pid: int, number: int) -> bool:
     return bool(int(mask.split()[1], 16) >> (number - 1) & 1)
 
 
-def wait_until(process: subprocess.Popen[str], condition: Callable[[], bool], seconds: float = 120) -> None:
+def wait_until(process: subprocess.Popen[str], condition: Callable[[], bool], seconds: float = 600) -> None:
     """Look every few milliseconds."""
     last = time.monotonic() + seconds
     while process.poll() is None and not condition():
@@ -281,7 +289,7 @@ def kill_many(stage: Stage, count: int) -> Found:
         raise RuntimeError(undisturbed.errors)
     for k in range(count):
         place = stage.fresh()
-        process = start(stage.table, place, code=MANY)
+        process = start(stage.table, place, 1 + k % 2, code=MANY)
         wait_until(process, (place / f"rows{k % 2}.ggmflow").exists)
         faults += end_with(process, signal.SIGKILL).code == -signal.SIGKILL
         # A file that is written again is another file, even with the same bytes.

@@ -54,7 +54,8 @@ def outcome(attempt: Callable[[], str | None], seconds: int = SECONDS) -> str | 
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.alarm(seconds)
-    faulthandler.dump_traceback_later(seconds + PATIENCE, exit=True, file=sys.__stderr__ or sys.stderr)
+    if "pytest" not in sys.modules:  # which has a use of its own for it
+        faulthandler.dump_traceback_later(seconds + PATIENCE, exit=True, file=sys.__stderr__ or sys.stderr)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -22,6 +22,10 @@ from ggmflow import __version__
 _UsageError: Any = typer.BadParameter.__bases__[0]  # of click, which newer versions of typer bring along
 
 
+# A disk, a quota or a file that is full, or a disk that fails.
+_FULL = {getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO")}
+
+
 class _Group(TyperGroup):
     """Commands whose wrong use is told in one line, as other mistakes are."""
 
@@ -49,7 +53,7 @@ def _one_line() -> Iterator[None]:
         typer.secho("Interrupted.", err=True, fg="yellow")
         raise typer.Exit(130) from None
     except OSError as error:
-        if error.filename is not None or error.errno == errno.EPIPE:  # typer ends quietly when a pipe is closed
+        if error.filename is not None or error.errno not in _FULL:
             raise
         typer.secho(f"Error: cannot write the output: {error.strerror or error}", err=True, fg="red")
         raise typer.Exit(2) from None

@@ -86,7 +86,8 @@ def fit(
         with _mistakes(ValueError, TypeError, OSError):
             scatter = Scatter.from_data(data, **kept, **how)
             positions = np.arange(scatter.n_features) if names is None else scatter.index(names)
-            require_memory(model.architecture, scatter.n_features, len(positions), model.batch_size)
+            if not resume:  # what is finished needs none
+                require_memory(model.architecture, scatter.n_features, len(positions), model.batch_size)
             _check(find_ranges(**asked, scatter=scatter, query=positions))
             about = describe_file(data) | how
         try:
@@ -139,7 +140,7 @@ def report(run: Path, output: Path | None, lam: float | None, q: float | None) -
     from ggmflow.report import write_report
 
     path = run / REPORT if output is None else output
-    with _notes() as notes, _mistakes(RunError, OSError, *_NUMERIC), _place(run, output):
+    with _notes() as notes, _mistakes(RunError, OSError, *_NUMERIC), _place(run, output, path):
         record, model, _ = _open(run, lam, q)
         write_report(model, path, data_name=_data_name(record), reading=_reading(record), lam=lam, q=q)
     _tell(notes)
@@ -166,6 +167,8 @@ def explore(run: Path, port: int, browser: bool) -> None:
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 _stop(f"port {port} is in use: try --port {_free_port(port)}")
+            if error.filename is None and error.errno == errno.ENOSPC:
+                raise  # the address could not be printed
             _stop(f"cannot serve at port {port}: {error.strerror or error}")
 
 
@@ -181,7 +184,7 @@ def export(
 ) -> None:
     """Write one file for other programs."""
     path = run / FORMATS[format][0] if output is None else output
-    with _notes() as notes, _mistakes(ImportError, ValueError, RunError, OSError, *_NUMERIC), _place(run, output):
+    with _notes() as notes, _mistakes(ImportError, ValueError, RunError, OSError, *_NUMERIC), _place(run, output, path):
         _, _, post = _open(run, lam, q, level, refine)
         write_export(post, path, format, level=level, rule=rule)
     _tell(notes)
@@ -267,10 +270,10 @@ def _open(
     return record, model, post
 
 
-def _place(run: Path, output: Path | None) -> AbstractContextManager[None]:
+def _place(run: Path, output: Path | None, path: Path) -> AbstractContextManager[None]:
     """What is written into a run must be of the fit in it: no other fit begins there meanwhile."""
     read_record(run)  # nothing is left in a directory that is no run
-    return locked(run) if output is None else nullcontext()
+    return locked(run, writes=(path.name,)) if output is None else nullcontext()
 
 
 def _data_name(record: dict[str, Any]) -> str:

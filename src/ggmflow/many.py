@@ -9,7 +9,7 @@ to the end of the program.
 
 import hashlib
 import os
-import socket
+import secrets
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,6 +29,7 @@ from ggmflow.progress import counting_bar
 from ggmflow.source import as_seed
 
 _SUFFIX = ".ggmflow"
+_HERE = secrets.token_hex(8)  # of this process, and of those it forks
 _Result = tuple[str, bytes | Exception]
 
 
@@ -257,8 +258,8 @@ def _fit_all(jobs: dict[str, tuple[Any, dict[str, Any]]], n_jobs: int | None) ->
 
 
 def _process() -> tuple[str, int]:
-    """Which process this is. A number alone is not enough: the first one of every container is 1."""
-    return socket.gethostname(), os.getpid()
+    """Which process this is. Its number is not enough: the first one of every container is 1."""
+    return _HERE, os.getpid()
 
 
 def _fit(name: str, table: tuple[Any], parameters: dict[str, Any], parent: tuple[str, int]) -> _Result:

@@ -17,7 +17,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -233,7 +233,8 @@ def fit_run(
         raise RunError(f"{path} is a file: name a directory that is new, or that of a run")
     if path.is_dir() and not _is_run(path) and ((path / RECORD).exists() or any(_foreign(path))):
         raise RunError(f"{path} holds other files and no run: choose a new directory")
-    with locked(path):
+    own = (RECORD, *_OWN, CHECKPOINT)
+    with locked(path, writes=(*own, *(f"{_NEXT}/{name}" for name in own))):
         new = _new_record(model, scatter, data, command)
         place = _place(path, new, resume, force)
         record = _begin(place, new, resume, force)
@@ -433,15 +434,22 @@ def _foreign(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, writes: Sequence[str] = ()) -> Iterator[None]:
     """The directory, made if need be, for this process alone; the system unlocks it if the process is killed.
 
     A finished fit that was to replace another one, and was killed before it could, does so first.
+
+    Parameters
+    ----------
+    path
+        The directory.
+    writes
+        Files in it that will be written; none of them may be a link.
     """
     path.mkdir(parents=True, exist_ok=True)
-    for name in (_LOCK, RECORD, *_OWN, *_MADE_LATER, *(f"{_NEXT}/{each}" for each in (RECORD, *_OWN, CHECKPOINT))):
+    for name in (_LOCK, *writes):
         if (path / name).is_symlink():  # a run may come from someone else, and the link lead to any file of the user
-            raise RunError(f"{path} holds a link where ggmflow would write, {name}: remove it")
+            raise RunError(f"{path} holds a link where ggmflow would write, {name}: choose another directory")
     lock = filelock.FileLock(path / _LOCK)
     try:
         lock.acquire(blocking=False)

@@ -114,8 +114,7 @@ def _read_csv(path: Path, delimiter: str, decimal: str) -> tuple[list[str], list
     if problem is not None:
         shown = str(path) if len(str(path)) <= 200 else f"{str(path)[:50]}…"
         raise ValueError(f"{shown!r} {problem}: give the path of a CSV file")
-    # A field of up to 25 characters is a string of three times its size and more.
-    require(3 * path.stat().st_size, f"the rows of {str(path)!r}", "leave out rows or columns")
+    require(path.stat().st_size, f"the rows of {str(path)!r}", "leave out rows or columns")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             # A blank that separates must not be skipped.

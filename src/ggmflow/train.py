@@ -520,8 +520,8 @@ def _load_checkpoint(path: Path, identity: dict[str, Any], progress: Any):
         )
     leaves, structure = jax.tree.flatten(progress)
     expected = {f"leaf{k}": (leaf.shape, np.dtype(leaf.dtype)) for k, leaf in enumerate(leaves)}
-    number = np.dtype(float)
-    expected |= {"history": ((len(arrays.get("history", ())), len(Report._fields)), number), "best": ((2,), number)}
+    number, rows = np.dtype(float), np.shape(arrays.get("history", ()))[:1]
+    expected |= {"history": ((*rows, len(Report._fields)), number), "best": ((2,), number)}
     damaged = f"{path} is no checkpoint of this fit: it is damaged"
     if {name: (array.shape, array.dtype) for name, array in arrays.items()} != expected:
         raise ValueError(damaged)

@@ -3,10 +3,12 @@
 import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import types
-from urllib.parse import urlsplit
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import jax
 import numpy as np
@@ -43,11 +45,11 @@ def at(address, path="", *, scheme="http", token=True):
     return f"{scheme}://{own.netloc}/{path}?{query}", own.port
 
 
-def ask(make_request, once=""):
+def ask(make_request):
     """Answers of a running server, whose whole address the requests are made from."""
 
     async def answers():
-        running, address = await server._listen(lambda doc: None, 0, once)
+        running, address = await server._listen(lambda doc: None, 0)
         running.start()
         try:
             return [await AsyncHTTPClient().fetch(each, raise_error=False) for each in make_request(address)]
@@ -158,33 +160,36 @@ def test_every_server_has_a_token_of_its_own():
     assert tokens[0] != tokens[1] and all(re.fullmatch("token=[0-9a-f]{32}", each) for each in tokens)
 
 
-def test_a_browser_is_started_with_an_address_that_works_once(monkeypatch):
-    """Other users see it in the list of processes. It leads to the whole address, which is not seen there."""
+def test_a_browser_is_started_with_a_file_that_leads_to_the_address(monkeypatch):
+    """Other users see in the list of processes what it is started with, but cannot read the file."""
     started, told = [], []
 
     class Ended(Exception):
         pass
 
     def start(address):
-        started.append(address)
+        file = Path(unquote(urlsplit(address).path))
+        started.append((address, file.read_text(), stat.S_IMODE(file.parent.stat().st_mode)))
         raise Ended
 
     monkeypatch.setattr(server, "prepare", lambda model, evidence: None)
     monkeypatch.setattr(server.webbrowser, "open", start)
     with pytest.raises(Ended):
         serve(None, port=0, on_ready=told.append)
-    (seen,), (whole,) = map(urlsplit, started), map(urlsplit, told)
-    assert seen.netloc == whole.netloc and seen.query != whole.query
+    ((address, content, mode),), (whole,) = started, told
+    assert address.startswith("file:") and urlsplit(whole).query not in address
+    assert f"url={whole}" in content and mode == 0o700
 
-    addresses = []
 
-    def make_request(address):
-        addresses.append(address)
-        url = at(address, token=False)[0]
-        return [HTTPRequest(f"{url}{seen.query}", follow_redirects=follow) for follow in (True, False)]
+@pytest.mark.parametrize("on_ready", [print, None])
+def test_a_browser_is_not_needed(monkeypatch, on_ready):
+    async def end(*_):
+        raise KeyboardInterrupt
 
-    first, second = ask(make_request, once=seen.query.removeprefix("token="))
-    assert first.code == 200 and first.effective_url == addresses[0] and second.code == 403
+    monkeypatch.setattr(server, "prepare", lambda model, evidence: None)
+    monkeypatch.setattr(server.webbrowser, "open", lambda address: pytest.fail("opened"))
+    monkeypatch.setattr(server.asyncio.Event, "wait", end)
+    serve(None, port=0, open_browser=False, on_ready=on_ready)
 
 
 def test_the_address_is_printed_where_nobody_asks_for_it(monkeypatch, capsys):

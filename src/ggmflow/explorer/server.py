@@ -10,6 +10,7 @@ import errno
 import logging
 import secrets
 import socket
+import tempfile
 import traceback
 import webbrowser
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from bokeh.document import Document
 from bokeh.io import output_notebook, show
 from bokeh.server.auth_provider import NullAuth
 from bokeh.server.server import Server
-from tornado.web import Finish, HTTPError
+from tornado.web import HTTPError
 
 from ggmflow.estimator import GraphicalFlow
 from ggmflow.explorer.session import Prepared, make_document, prepare
@@ -55,7 +56,7 @@ def serve(
     open_browser: bool = True,
     evidence: bool = True,
     on_begin: Callable[[], None] = lambda: None,
-    on_ready: Callable[[str], None] = _tell,
+    on_ready: Callable[[str], None] | None = _tell,
 ) -> None:
     """Serve the explorer on this machine until Ctrl-C, to those who know its whole address.
 
@@ -72,7 +73,7 @@ def serve(
     on_begin
         Called when the port is ours and the computing begins.
     on_ready
-        Called with the whole address when the server answers; it is printed unless you do something else.
+        Called with the whole address when the server answers; by default it is printed.
 
     Raises
     ------
@@ -80,14 +81,13 @@ def serve(
         If the port cannot be used, before anything is computed.
     """
     known: list[Prepared] = []
-    once = secrets.token_hex(16)
     with asyncio.Runner() as runner, _closed_pages_are_no_news():
-        server, address = runner.run(_listen(lambda doc: make_document(doc, known[0]), port, once))
+        server, address = runner.run(_listen(lambda doc: make_document(doc, known[0]), port))
         try:
             on_begin()
             # Not within the loop: there Ctrl-C would have to wait for its end.
             known.append(prepare(model, evidence=evidence))
-            runner.run(_answer(server, address, once if open_browser else None, on_ready))
+            runner.run(_answer(server, address, open_browser, on_ready or (lambda address: None)))
         except KeyboardInterrupt:
             pass
         finally:
@@ -128,12 +128,10 @@ class _OwnAddress(NullAuth):
         Names of this server, with its port.
     token
         What every request must bring.
-    once
-        What one request may bring instead, to be told the token.
     """
 
-    def __init__(self, own: list[str], token: str, once: str):
-        self._own, self._token, self._once = own, token, once
+    def __init__(self, own: list[str], token: str):
+        self._own, self._token = own, token
         super().__init__()
 
     @property
@@ -152,18 +150,13 @@ class _OwnAddress(NullAuth):
         # Bokeh looks at the origin of websockets too, but as old versions and environment variables would have it.
         if handler.request.headers.get("Origin") not in (None, *(f"http://{host}" for host in self._own)):
             raise HTTPError(403, "a page of another address asks")
-        given = handler.get_argument("token", "").encode()
-        if self._once and secrets.compare_digest(given, self._once.encode()):
-            self._once = ""
-            handler.redirect(f"/?token={self._token}")
-            raise Finish
-        if not secrets.compare_digest(given, self._token.encode()):
+        if not secrets.compare_digest(handler.get_argument("token", "").encode(), self._token.encode()):
             raise HTTPError(403, reason="Please open the whole address that was printed when the explorer started")
         return "the user"
 
 
-async def _listen(make: Callable[[Document], None], port: int, once: str = "") -> tuple[Server, str]:
-    """A server that has its port but does not answer yet, and its whole address; `once` as in `_OwnAddress`."""
+async def _listen(make: Callable[[Document], None], port: int) -> tuple[Server, str]:
+    """A server that has its port but does not answer yet, and its whole address."""
     if not 0 <= port < 2**16:
         raise ValueError(f"port must be a number from 0 to {2**16 - 1}, got {port}")
     try:
@@ -176,19 +169,22 @@ async def _listen(make: Callable[[Document], None], port: int, once: str = "") -
     own = [f"{host}:{port}" for host in _HOSTS]
     options: dict[str, Any] = {"address": "localhost", "port": port, "allow_websocket_origin": own}
     token = secrets.token_hex(16)
-    options["auth_provider"] = _OwnAddress(own, token, once)
+    options["auth_provider"] = _OwnAddress(own, token)
     server = Server({"/": Application(FunctionHandler(make))}, **options)
     return server, f"http://localhost:{port}/?token={token}"
 
 
-async def _answer(server: Server, address: str, once: str | None, on_ready: Callable[[str], None]) -> None:
-    """Answer until cancelled; with `once`, open a page."""
+async def _answer(server: Server, address: str, open_browser: bool, on_ready: Callable[[str], None]) -> None:
+    """Answer until cancelled."""
     server.start()
     on_ready(address)
-    if once is not None:
-        # Other users see in the list of processes what a browser is started with: the token itself is not for them.
-        webbrowser.open(f"{address.partition('?')[0]}?token={once}")
-    await asyncio.Event().wait()
+    with tempfile.TemporaryDirectory() as place:  # for this user alone
+        if open_browser:
+            # Other users see in the list of processes what a browser is started with: a file that leads to the address.
+            file = Path(place) / "explorer.html"
+            file.write_text(f'<meta http-equiv="refresh" content="0; url={address}">', encoding="ascii")
+            webbrowser.open(file.as_uri())
+        await asyncio.Event().wait()
 
 
 async def _stop(server: Server) -> None:
