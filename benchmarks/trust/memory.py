@@ -85,10 +85,11 @@ def measured(d: int, n: int, s: int, *more: str) -> list[dict[str, int]]:
     with tempfile.TemporaryDirectory() as directory:
         environment = os.environ | {"GGMFLOW_CACHE": directory}
         words = [sys.executable, "-W", "ignore", "-m", "benchmarks.trust.memory", *map(str, (d, n, s)), *more]
-        return [
-            json.loads(subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, env=environment).stdout)
-            for _ in range(2)
-        ]
+        ended = [subprocess.run(words, capture_output=True, text=True, env=environment) for _ in range(2)]
+    for each in ended:
+        if each.returncode:
+            raise RuntimeError(each.stderr)
+    return [json.loads(each.stdout) for each in ended]
 
 
 def exponent(D: list[int], peaks: list[int], constant: int) -> float:

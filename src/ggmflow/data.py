@@ -146,9 +146,10 @@ class Scatter:
             raise ValueError(f"unknown transform {transform!r}: choose None or 'nonparanormal'")
         if not isinstance(missing, str) or missing not in ("error", "drop", "em"):
             raise ValueError(f"unknown missing={missing!r}: choose 'error', 'drop' or 'em'")
+        if len(shape := getattr(X, "shape", ())) == 2 and isinstance(drop, tuple) and not drop:
+            _require_matrices(shape[1])  # before names are made for millions of columns
         values, labels, where = read_table(X, names, delimiter=delimiter, decimal=decimal, drop=drop)
-        d, advice = len(labels), "leave some out, with drop=[...] or before"
-        require(40 * d**2, f"the scatter matrices of {d} columns", advice)  # five at a time, while one is checked
+        _require_matrices(len(labels))
         values = values[usable_rows(values, labels, where, missing)]
         _check_varying(values, labels)
         observed = None if transform is None else np.sort(values, axis=0)  # NaN comes last
@@ -387,6 +388,12 @@ def _similar(entry: str, names: tuple[str, ...]) -> str:
 def _check_n(n: object) -> None:
     if isinstance(n, bool) or not isinstance(n, Real) or not 0 < float(n) < np.inf:
         raise ValueError(f"n, the number of rows, must be a positive number, got {n!r}")
+
+
+def _require_matrices(d: int) -> None:
+    """Refuse scatter matrices that cannot fit: five exist at a time, while one is checked."""
+    advice = "leave some out, with drop=[...] or before"
+    require(40 * d**2, f"the scatter matrices of {d} columns", advice)
 
 
 def _check_varying(values: Float[np.ndarray, "n d"], names: tuple[str, ...]) -> None:
