@@ -419,6 +419,44 @@ def test_columns_are_dropped_and_row_labels_left_out(untrained, tmp_path, monkey
     assert unknown.exit_code == 2 and "did you mean 'id'" in unknown.output and not Path("other").exists()
 
 
+def test_a_column_that_counts_is_noted(untrained, tmp_path):
+    path = tmp_path / "table.csv"
+    TABLE.assign(ID=range(1001, 1001 + len(TABLE)))[["ID", *"abcd"]].to_csv(path, index=False)
+    options = ["--lam", "2", "--q", "1", "-o", str(tmp_path / "run")]
+    result = run(app, ["fit", str(path), *options])
+    assert result.exit_code == 0
+    assert (
+        "Note: column 'ID' counts the rows, from 1001 to 1050: if these are labels, leave it out with --drop 'ID'."
+        in (" ".join(result.stderr.split()))
+    )
+    again = run(app, ["fit", str(path), *options, "--force", "--drop", "ID"])
+    assert again.exit_code == 0 and "counts" not in again.stderr
+
+
+def test_a_name_with_a_comma_needs_quotes(table, tmp_path):
+    path = tmp_path / "names.csv"
+    TABLE.rename(columns={"a": "HLA,β"}).to_csv(path, index=False)
+    refused(["fit", path, "--query", "HLA,β"], """did you mean '"HLA,β"', with double quotes?""".replace("?", r"\?"))
+    refused(["fit", path, "--query", '"HLA,β'], "one that holds a comma is in double quotes")
+
+
+def test_a_fit_that_goes_on_with_other_options_says_how_it_was_begun(untrained, tmp_path):
+    path, place = tmp_path / "table.csv", str(tmp_path / "run")
+    TABLE.mask(TABLE == TABLE.iloc[3, 2]).to_csv(path, index=False)
+    options = ["-o", place, "--lam", "2", "--q", "1"]
+    assert run(app, ["fit", str(path), *options, "--missing", "em"]).exit_code == 0
+    refused(["fit", path, *options, "--resume"], r"is missing .* The fit in .* was begun with: .*--missing em")
+
+
+def test_what_goes_with_an_earlier_fit_is_told(untrained, table, tmp_path):
+    options = ["-o", str(tmp_path / "run"), "--lam", "2", "--q", "1"]
+    run(app, ["fit", str(table), *options])
+    run(app, ["export", str(tmp_path / "run"), "--format", "csv"])
+    result = run(app, ["fit", str(table), *options, "--force"])
+    assert result.exit_code == 0 and "Note: summary.csv of the earlier fit is gone with it." in result.stderr
+    assert "gone" not in run(app, ["fit", str(table), *options, "--force"]).stderr
+
+
 def test_rules_of_summary_and_export(fitted, tmp_path):
     post = ggmflow.load_run(fitted[0]).posterior()
     for rule in ("interval", "fdr"):

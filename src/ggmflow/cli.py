@@ -179,7 +179,7 @@ def fit(
         typer.Option(
             min=1,
             max=10**8,
-            help="Training steps; default: by number of variables.",
+            help="Training steps, rounded up to 25s; default: by number of variables.",
             rich_help_panel=_MODEL,
             show_default=False,
         ),

@@ -26,7 +26,7 @@ from ggmflow.estimator import GraphicalFlow, RangeWarning
 from ggmflow.export import FORMATS, describe, edge_table, entry_table, records, strongest
 from ggmflow.export import export as write_export
 from ggmflow.posterior import PoorFitWarning, Posterior
-from ggmflow.run import REPORT, RunError, describe_file, fit_run, load_run, locked, open_run, read_record
+from ggmflow.run import MADE_LATER, REPORT, RunError, describe_file, fit_run, load_run, locked, open_run, read_record
 from ggmflow.source import DrawsError
 from ggmflow.train import require_memory
 
@@ -82,8 +82,9 @@ def fit(
         "drop": _names(reading["drop"]),
     }
     kept = {name: options[name] for name in ("standardize", "transform", "missing")}
+    earlier = [name for name in MADE_LATER if (output / name).exists()]
     with _notes() as notes:
-        with _mistakes(ValueError, TypeError, OSError):
+        with _mistakes(ValueError, TypeError, OSError, then=_begun_with(output) if resume else ""):
             scatter = Scatter.from_data(data, **kept, **how)
             positions = np.arange(scatter.n_features) if names is None else scatter.index(names)
             if not resume:  # what is finished needs none
@@ -99,6 +100,8 @@ def fit(
         with _mistakes(*_NUMERIC):
             record, post = read_record(output), model.posterior()
             table = entry_table(post)
+    if gone := [name for name in earlier if not (output / name).exists()]:
+        notes.append(f"{', '.join(gone)} of the earlier fit {'is' if len(gone) == 1 else 'are'} gone with it")
     _tell(notes)
     if as_json:
         _print_json(output, record, post, table, top=None)
@@ -231,9 +234,11 @@ def reproduce(experiment: str, directory: Path, quick: bool, command: str) -> No
 def _names(text: str | None) -> list[str]:
     """Names separated by commas; one that holds a comma is quoted."""
     try:
-        return [name.strip() for name in next(csv.reader([text or ""], skipinitialspace=True), [])]
-    except csv.Error:  # a line break outside quotes
-        _stop(f"names are separated by commas, in one line; got {text!r}")
+        return [name.strip() for name in next(csv.reader([text or ""], skipinitialspace=True, strict=True), [])]
+    except csv.Error:  # a quote without its other half, or a line break outside quotes
+        _stop(
+            f"names are separated by commas, in one line, and one that holds a comma is in double quotes; got {text!r}"
+        )
 
 
 def _range(name: str, text: str) -> Any:
@@ -247,6 +252,14 @@ def _range(name: str, text: str) -> Any:
     if len(numbers) not in (1, 2):
         _stop(f"--{name} takes a number or two of them, low,high, such as 0.5,2; got {text!r}")
     return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _begun_with(output: Path) -> str:
+    """How the fit was begun that is to go on, if there is one: options that are left out now were given then."""
+    try:
+        return f". The fit in {output} was begun with: {read_record(output)['command']}"
+    except (RunError, OSError):
+        return ""
 
 
 def _check(ranges: Ranges) -> None:
@@ -300,8 +313,11 @@ def _free_port(taken: int) -> int:
 
 # ------------------------------------------------------------------------------------------------------------- telling
 @contextmanager
-def _mistakes(*kinds: type[Exception]) -> Iterator[None]:
-    """Exceptions that come from what the user gave: one line, exit code 2. Others are our mistakes, with traceback."""
+def _mistakes(*kinds: type[Exception], then: str = "") -> Iterator[None]:
+    """Exceptions that come from what the user gave: one line, exit code 2. Others are our mistakes, with traceback.
+
+    `then` is added to what they say.
+    """
     try:
         yield
     except MemoryError as error:
@@ -309,7 +325,7 @@ def _mistakes(*kinds: type[Exception]) -> Iterator[None]:
     except kinds as error:
         if isinstance(error, OSError):
             _stop(f"cannot use {error.filename or 'a file'}: {error.strerror or error}")
-        _stop(_as_options(str(error)))
+        _stop(_as_options(str(error)) + then)
 
 
 def _as_options(advice: str) -> str:
@@ -317,6 +333,7 @@ def _as_options(advice: str) -> str:
     advice = re.sub(r"\b(missing|transform)='(\w+)'", r"--\1 \2", advice)
     advice = re.sub(r"\b(drop|query)=\[\.\.\.\]", r"--\1 ...", advice)
     advice = re.sub(r"\bdrop=\['([^']*)'\]", r"--drop '\1'", advice)
+    advice = re.sub(r"did you mean '([^'\"]*,[^'\"]*)'\?", r"""did you mean '"\1"', with double quotes?""", advice)
     return re.sub(r"\bwith (lam|q|temperature)=\((\S+), (\S+)\)", r"with --\1 \2,\3", advice)
 
 

@@ -40,7 +40,7 @@ _LOCK, _NEXT = ".lock", ".next"
 _ATTEMPTS = 4  # to read a run whose fit is just being replaced, which takes a moment
 # What a new fit removes: all that describes an earlier one. First what it replaces by its own.
 _OWN = (MODEL, EDGES, README)
-_MADE_LATER = (CHECKPOINT, REPORT, *(name for name, _ in FORMATS.values()))
+MADE_LATER = (REPORT, *(name for name, _ in FORMATS.values()))
 # "starting": files of an earlier fit may still be there. A fit that was killed still says "running".
 _STATUSES = ("starting", "running", "interrupted", "failed", "finished")
 _SPOKEN = {"random_state": "seed"}  # names that differ on the command line
@@ -305,7 +305,7 @@ def _settle(path: Path) -> None:
             return
     except (RunError, OSError):
         return  # there is none, or it is damaged: no reason to refuse the finished one
-    for name in _MADE_LATER:
+    for name in (CHECKPOINT, *MADE_LATER):
         (path / name).unlink(missing_ok=True)
     for name in (*_OWN, RECORD):
         with suppress(FileNotFoundError):  # moved already
@@ -382,7 +382,7 @@ def _begin(path: Path, new: dict[str, Any], resume: bool, force: bool) -> dict[s
     if old is None or old["status"] == "starting":
         # In this order: a checkpoint is never found beside the record of another fit.
         _write_record(path, new)
-        for name in (*_MADE_LATER, *_OWN):
+        for name in (CHECKPOINT, *MADE_LATER, *_OWN):
             (path / name).unlink(missing_ok=True)
         old = new
     record = old | {"status": "running", "command": new["command"], "seconds": _seconds_so_far(path, old)}

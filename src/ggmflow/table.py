@@ -18,6 +18,7 @@ from scipy.sparse import issparse
 from ggmflow.memory import require
 
 _WORDS = {"": "nan", "na": "nan", "n/a": "nan", "null": "nan", "none": "nan", "true": "1", "false": "0"}
+_MANY_ROWS = 10  # from here on nobody counts by chance
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "blanks"}
 
 
@@ -59,6 +60,10 @@ def read_table(
         if count < least:
             raise ValueError(f"Found {count} {axis}(s) (shape={shape}) while a minimum of {least} is required.")
     values = [_to_float(column, name, where) for column, name in zip(columns, labels, strict=True)]
+    if lines is not None and len(lines) >= _MANY_ROWS and (np.diff(values[0]) == 1).all():
+        first, last = values[0][[0, -1]]
+        text = f"column {labels[0]!r} counts the rows, from {first:g} to {last:g}: if these are labels, leave it out"
+        warnings.warn(f"{text} with drop=[{labels[0]!r}]", stacklevel=3)
     return np.column_stack(values), labels, where
 
 
