@@ -236,9 +236,7 @@ def _names(text: str | None) -> list[str]:
     try:
         return [name.strip() for name in next(csv.reader([text or ""], skipinitialspace=True, strict=True), [])]
     except csv.Error:  # a quote without its other half, or a line break outside quotes
-        _stop(
-            f"names are separated by commas, in one line, and one that holds a comma is in double quotes; got {text!r}"
-        )
+        _stop(f"names are separated by commas, and one that holds a comma is in double quotes; got {text!r}")
 
 
 def _range(name: str, text: str) -> Any:
@@ -354,7 +352,7 @@ def _notes() -> Iterator[list[str]]:
 
 def _tell(notes: list[str]) -> None:
     for note in dict.fromkeys(notes):
-        _line(f"Note: {note}.")
+        _line(f"Note: {_as_options(note)}.")
 
 
 def _stop(message: str) -> NoReturn:
