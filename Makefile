@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 OLDEST_TESTS := $(addprefix tests/, explorer/test_server.py $(addprefix test_, data.py missing.py target.py cache.py io.py \
-	train.py weights.py estimator.py posterior.py run.py cli.py report.py))
+	train.py weights.py estimator.py posterior.py run.py))
 # Of the estimator what scikit-learn checks; all else of it is slow to compile.
 OLDEST_PARTS := not test_estimator or scikit_learn_checks
 
