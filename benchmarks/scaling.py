@@ -16,7 +16,7 @@ from rich.table import Table
 from benchmarks.training import Outcome, train
 from ggmflow.train import default_settings
 
-WHOLE = (60, 120, 240)
+WHOLE = (170, 240, 340)  # one kind of flow: up to 160 variables there are leanings
 BLANKET, QUERY = (300, 600, 1200), 6
 BEYOND = (1000, 5000)
 
