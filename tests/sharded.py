@@ -24,7 +24,6 @@ from ggmflow.flow.build import untrained_flow
 from ggmflow.train import Settings, default_settings
 from tests.toy import Toy, toy_loss, toy_noise
 
-train.CHUNK = 10  # five looks at the loss
 SETTINGS = Settings(50, 4, 4)
 PAGE = Path(__file__).parents[1] / "docs" / "clusters.md"
 
@@ -103,6 +102,7 @@ def in_process(directory, port, k):
 
 
 if __name__ == "__main__":
+    train.CHUNK = 10  # five looks at the loss
     what, directory, *more = sys.argv[1:]
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_numpy_dtype_promotion", "standard")

@@ -236,7 +236,7 @@ def _names(text: str | None) -> list[str]:
     try:
         return [name.strip() for name in next(csv.reader([text or ""], skipinitialspace=True, strict=True), [])]
     except csv.Error:  # a quote without its other half, or a line break outside quotes
-        _stop(f"names are separated by commas, and one that holds a comma is in double quotes; got {text!r}")
+        _stop(f"names are separated by commas, in one line; one with a comma is in double quotes; got {text!r}")
 
 
 def _range(name: str, text: str) -> Any:
