@@ -586,7 +586,7 @@ def test_demo_prints_a_summary_and_writes_figures(tmp_path):
     output = tmp_path / "new" / "demo"
     result = run(app, ["demo", "-o", str(output), "--n-features", "5", "--n-samples", "20", "--steps", "25"])
     assert result.exit_code == 0, result.output
-    assert re.search(r"Trained after 25 steps and (\d+ s|[\d.]+ min)", result.output)
+    assert re.search(r"Trained after 25 steps and \d+ s", result.output)
     assert re.search(r"Evidence is highest at λ = \d+\.\d\d, q = \d\.\d\d", " ".join(result.output.split()))
     assert "90 % interval, q = 0.5" in result.output
     assert re.search(r"differ from the graphical lasso by \d\.\d\d\d", " ".join(result.output.split()))
