@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 OLDEST_TESTS := $(addprefix tests/, explorer/test_server.py $(addprefix test_, data.py missing.py target.py cache.py io.py \
-	train.py weights.py estimator.py posterior.py run.py))
-# Of the estimator what scikit-learn checks; all else of it is slow to compile. Nor do versions matter to signals.
-OLDEST_PARTS := (not test_estimator or scikit_learn_checks) and not sigkill and not ctrl_c and not no_move_waits
+	train.py weights.py estimator.py posterior.py))
+# Of the estimator what scikit-learn checks; all else of it is slow to compile.
+OLDEST_PARTS := (not test_estimator or scikit_learn_checks) and not ctrl_c and not no_move_waits
 
 .PHONY: demo test test-oldest lint type docs check clean benchmark-exact benchmark-glasso
 
