@@ -1,19 +1,28 @@
 """Which pairs are edges: a two-group model of their scores, and the cut of highest expected F1.
 
-    z_i = E ω_i / sd ω_i ~ (1 − π) N(0, σ²) + π N(0, σ²(1 + a²)),   p_i = P(i is an edge | z),
-    the k pairs of largest p_i for which 2 Σ_{i≤k} p_i / (k + Σ_i p_i) is largest.
+    u_i = √T |E ω_i|/(σ_i sd ω_i),     σ_i² = 1 − τ_i Var ω_i,     τ_i = (λ/T) q E|ω_i|^q / E ω_i²
+    u_i ~ (1 − π) N(0, c²) + π N(0, c²(1 + a²)),     p_i = P(i is an edge | u)
+    chosen: the k pairs of largest p_i for which 2 Σ_{i≤k} p_i / (k + Σ_i p_i) is largest
 
 No entry of a continuous posterior is exactly zero, and where rows are few its sign probabilities say more about the
-prior than about edges. What the draws do tell is which scores stand out from the bulk: σ is the spread of pairs without
-an edge, a the size of edges beside it. The scores alone do not determine π, σ and a well, so p averages over all three.
+prior than about edges. So the scores are compared with those that pairs without an edge would have. Without shrinkage
+these are standard normal, because a posterior is then as wide as the sampling distribution of its mean. A penalty
+narrows the posterior of ω from the variance s² of its likelihood to Var ω, 1/Var ω = 1/s² + τ, and multiplies its mean
+by σ² = Var ω/s²; the ratios E ω/sd ω of pairs without an edge then spread by σ. τ is the precision of the normal prior
+that has the same E[ω ∂ log prior/∂ω] as the l_q penalty. The penalties of other entries make c less than 1: the more,
+the larger the prior's share of information τ Var ω is.
+
+The null distribution does not depend on the largest or the smallest scores of a table: neither a duplicated column nor
+a network in which most pairs are edges moves it.
 """
 
+from collections.abc import Sequence
 from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.special import logsumexp, ndtri
+from scipy.special import logsumexp, ndtr
 
 from ggmflow.estimates import Sample
 
@@ -23,16 +32,32 @@ Chosen = Bool[np.ndarray, " m"]
 # The rules, with the numbers that belong to each.
 RULES = {"f1": {}, "interval": {"level": 0.9}, "fdr": {"rate": 0.1}, "probability": {"threshold": 0.1, "cut": 0.5}}
 
-# σ relative to the median of all |z|, which some edges may have raised.
-_SPREAD = np.linspace(0.6, 1.1, 11)
+_POINTS = 6  # of c, between 1 − half the prior's share of information and 1: what simulated graphs of 30 variables have
 _SIZE = np.geomspace(0.75, 12, 9)  # a: smaller ones cannot be told from zero, larger ones are never mistaken for it
 _SHARE = np.geomspace(0.3, 8, 12)  # π relative to its prior mean
 _NEIGHBOURS, _WORTH = 2, 4  # edges of a variable a priori, and how many pairs of each variable this is worth
-# Where pairs are few, the bulk is no bulk. These |z| of a posterior without shrinkage count as pairs then.
-_ANCHOR = ndtri(0.5 + 0.5 * np.array([0.1, 0.3, 0.5, 0.7, 0.9]))
-_LARGEST, _GROUP = 80.0, 8  # log of a factor, and how many factors may be multiplied: e⁶⁴⁰ is still a number
+_BOUND = 8.0  # scores beyond are edges without doubt; how far beyond must not decide about the others
+_LEAST_KEPT = 0.04  # of σ²: below, the error of E ω by the number of draws would be taken for a score
+_GROUP = 5  # factors that may be multiplied: each is below e¹²⁸, because scores are bounded and c is at least ½
 _BLOCK = 512 * _GROUP  # pairs at a time, for every π and a
-_FLOOR = 0.01  # of the bulk: scores have a larger error by the number of draws alone
+
+
+class Penalty(NamedTuple):
+    """A factor exp(−strength·|ω|^q) of the density that was drawn from.
+
+    Attributes
+    ----------
+    strength
+        λ/T.
+    q
+        Exponent.
+    share
+        Probability of this factor in a mixture over conditions.
+    """
+
+    strength: float
+    q: float
+    share: float = 1.0
 
 
 class TwoGroups(NamedTuple):
@@ -41,7 +66,7 @@ class TwoGroups(NamedTuple):
     Attributes
     ----------
     probability : (m,) array
-        Of being an edge; it grows with |z|.
+        Of being an edge; it grows with |u|.
     share : float
         Mean of π a priori.
     log_bayes_factor : float
@@ -84,18 +109,20 @@ class EdgeSelection(NamedTuple):
         return f"<EdgeSelection: {pairs}; fields {', '.join(self._fields)}>"
 
 
-def two_groups(scores: Pairs, n_features: int) -> TwoGroups:
+def two_groups(scores: Pairs, n_features: int, prior_share: float = 0.0) -> TwoGroups:
     """Probability of an edge from the scores of all pairs.
 
     A priori π ~ Beta(8, 4d − 8): two neighbours for each variable, as sure as if four of its pairs had been seen. Below
-    five variables it is Beta(8, 8). log a and σ are uniform on their ranges.
+    five variables it is Beta(8, 8). log a and c are uniform on their ranges.
 
     Parameters
     ----------
     scores : (m,) array
-        z, with any sign.
+        u, with any sign.
     n_features
         d.
+    prior_share
+        The prior's share of information, of a typical pair; without a penalty 0, and then c is 1.
 
     Returns
     -------
@@ -114,39 +141,33 @@ def two_groups(scores: Pairs, n_features: int) -> TwoGroups:
     pi = pi[pi < 1]
     log_prior = alpha * np.log(pi) + (beta - 1) * np.log1p(-pi)  # α, not α − 1: the points are even in log π
     log_prior -= logsumexp(log_prior)
-    spread = max(np.median(np.append(np.abs(scores), _ANCHOR)) / ndtri(0.75), _FLOOR) * _SPREAD
 
+    spread = np.linspace(1 - prior_share / 2, 1, _POINTS)
     odds = (pi / (1 - pi))[:, None]
     # Equal scores stay equal to the last bit; room for zeros at the end, so that pairs come in whole groups.
-    unique, place, count = np.unique(scores**2, return_inverse=True, return_counts=True)
+    unique, place, count = np.unique(np.minimum(scores**2, _BOUND**2), return_inverse=True, return_counts=True)
     square = np.append(np.repeat(unique, count), np.zeros(-scores.size % _GROUP))
     slope, start = (0.5 * _SIZE**2 / (1 + _SIZE**2))[:, None], (0.5 * np.log1p(_SIZE**2))[:, None]
 
-    def ratio(square: Pairs, sigma: float) -> tuple[Float[np.ndarray, "a m"], Float[np.ndarray, "a m"]]:
-        """r = N(z | 0, σ²(1 + a²))/N(z | 0, σ²) for every a, at most e⁸⁰, and what log r has lost by that.
-
-        log(1 + o·r) = log(1 + o·e⁸⁰) + log r − 80 beyond, to all digits.
-        """
-        log_ratio = slope * (square / sigma**2) - start
-        held = np.minimum(log_ratio, _LARGEST)
-        return np.exp(held), log_ratio - held
+    def ratio(square: Pairs, c: float) -> Float[np.ndarray, "a m"]:
+        """N(u | 0, c²(1 + a²))/N(u | 0, c²) for every a."""
+        return np.exp(slope * (square / c**2) - start)
 
     one = -0.5 * square.sum() / spread**2 - scores.size * np.log(spread)
     two = np.zeros((spread.size, _SIZE.size, pi.size)) + one[:, None, None]
-    for s, sigma in enumerate(spread):
+    for s, c in enumerate(spread.tolist()):
         for begin in range(0, square.size, _BLOCK):
-            part = square[begin : begin + _BLOCK]
-            r, lost = ratio(part, float(sigma))
+            r = ratio(square[begin : begin + _BLOCK], c)
             r[:, max(scores.size - begin, 0) :] = 0
             # Σ log(1 + o·r): logarithms of products of a few factors are as good, and fewer.
             factors = (1 + odds * r[:, None]).reshape(_SIZE.size, pi.size, _GROUP, -1)
-            two[s] += np.log(factors.prod(axis=2)).sum(axis=2) + lost.sum(axis=1)[:, None]
+            two[s] += np.log(factors.prod(axis=2)).sum(axis=2)
     two += scores.size * np.log1p(-pi) + log_prior - np.log(_SIZE.size)
     weight = np.exp(two - logsumexp(two))
     probability = np.zeros(unique.size)
     for s in np.flatnonzero(weight.max(axis=(1, 2)) > 1e-9):
         for begin in range(0, unique.size, _BLOCK):
-            x = odds * ratio(unique[begin : begin + _BLOCK], float(spread[s]))[0][:, None]
+            x = odds * ratio(unique[begin : begin + _BLOCK], float(spread[s]))[:, None]
             x /= 1 + x
             probability[begin : begin + _BLOCK] += weight[s].ravel() @ x.reshape(weight[s].size, -1)
     return TwoGroups(probability.clip(0, 1)[place], share, float(logsumexp(two) - logsumexp(one)))
@@ -231,8 +252,86 @@ def find_rule(rule: str | None = None, **given: float | None) -> tuple[str, dict
     return rule, numbers
 
 
+class Scores(NamedTuple):
+    """How far all pairs are from zero.
+
+    Attributes
+    ----------
+    u : (m,) array
+        √T |mean|/(σ sd): shrinkage accounted for.
+    z : (m,) array
+        √T |mean|/sd.
+    prior_share : float
+        Median over pairs of the prior's share of information, 1 − σ².
+    """
+
+    u: Pairs
+    z: Pairs
+    prior_share: float
+
+
+def score_pairs(
+    sample: Sample, w: Float[np.ndarray, " N"], penalties: Sequence[Penalty], temperature: float = 1.0
+) -> Scores:
+    """Scores of all pairs.
+
+    Parameters
+    ----------
+    sample, w
+        Draws of the free entries and their weights.
+    penalties
+        Of the density that was drawn from. Without any, nothing is known of shrinkage, and u is z.
+    temperature
+        T. The draws are √T times as wide as those of the posterior.
+    """
+    pairs = np.flatnonzero(~sample.free.diagonal)
+    mean, sd = sample.mean(w)[pairs], sample.sd(w)[pairs]
+    # A single draw has no spread: nothing is known.
+    z = np.sqrt(temperature) * np.abs(np.divide(mean, sd, out=np.zeros_like(mean), where=sd > 0))
+    share = prior_share(sample, w, penalties)[pairs]
+    return Scores(z / np.sqrt(np.maximum(1 - share, _LEAST_KEPT)), z, float(np.median(share)) if share.size else 0.0)
+
+
+def prior_share(sample: Sample, w: Float[np.ndarray, " N"], penalties: Sequence[Penalty]) -> Float[np.ndarray, " D"]:
+    """τ_i Var ω_i of every entry, the share of its information that is the prior's; 0 for diagonal entries.
+
+    Parameters
+    ----------
+    sample, w, penalties
+        As in `score_pairs`.
+    """
+    mean, variance = sample.mean(w), sample.sd(w) ** 2
+    pull = np.zeros_like(mean)
+    for each in penalties:
+        pull += each.share * each.strength * each.q * sample.power(each.q, w)
+    square = mean**2 + variance
+    share = np.divide(pull * variance, square, out=np.zeros_like(mean), where=square > 0)
+    return np.where(sample.free.diagonal, 0.0, share.clip(0, 1))
+
+
+def edge_probability(groups: TwoGroups, z: Pairs) -> Pairs:
+    """Probability of an edge: that of the two-group model, but at least what the posterior says about the sign.
+
+    For a single pair 1 − 2Φ(−z) tells how sure its sign is. Among m pairs it is 1 − m·2Φ(−z), by Bonferroni.
+
+    Parameters
+    ----------
+    groups
+        What the two-group model says.
+    z : (m,) array
+        √T |mean|/sd.
+    """
+    return np.maximum(groups.probability, 1 - 2 * z.size * ndtr(-z))
+
+
 def select(
-    sample: Sample, w: Float[np.ndarray, " N"], n_features: int, rule: str, numbers: dict[str, float]
+    sample: Sample,
+    w: Float[np.ndarray, " N"],
+    n_features: int,
+    rule: str,
+    numbers: dict[str, float],
+    penalties: Sequence[Penalty] = (),
+    temperature: float = 1.0,
 ) -> EdgeSelection:
     """Edges by one of the rules.
 
@@ -244,6 +343,8 @@ def select(
         d.
     rule, numbers
         As `find_rule` gives them.
+    penalties, temperature
+        As in `score_pairs`.
 
     Returns
     -------
@@ -251,10 +352,10 @@ def select(
     """
     free = sample.free
     pairs = np.flatnonzero(~free.diagonal)
-    mean, sd = sample.mean(w)[pairs], sample.sd(w)[pairs]
-    z = np.abs(np.divide(mean, sd, out=np.zeros_like(mean), where=sd > 0))  # a single draw has no spread: nothing known
-    groups = two_groups(z, n_features)
-    probability: Pairs | None = groups.probability
+    scores = score_pairs(sample, w, penalties, temperature)
+    groups = two_groups(scores.u, n_features, scores.prior_share)
+    of_edge = edge_probability(groups, scores.z)
+    probability: Pairs | None = of_edge
     if rule == "interval":
         level = numbers["level"]
         lower, upper = sample.quantile([(1 - level) / 2, (1 + level) / 2], w)
@@ -265,12 +366,12 @@ def select(
         chosen = probability > numbers["cut"]
         words = f"P(|association| > {numbers['threshold']:g}) > {numbers['cut']:g}"
     elif rule == "fdr":
-        chosen = largest_set(1 - groups.probability, numbers["rate"])
-        words = f"expected false discovery rate ≤ {numbers['rate']:g}, two-group model: {_cut(z, chosen)}"
+        chosen = largest_set(1 - of_edge, numbers["rate"])
+        words = f"expected false discovery rate ≤ {numbers['rate']:g}, two-group model: {_cut(of_edge, chosen)}"
     else:
-        chosen = best_f1(groups.probability, groups.share)
-        words = f"highest expected F1, two-group model: {_cut(z, chosen)}"
-    false = float(np.mean(1 - groups.probability[chosen])) if chosen.any() else 0.0
+        chosen = best_f1(of_edge, groups.share)
+        words = f"highest expected F1, two-group model: {_cut(of_edge, chosen)}"
+    false = float(np.mean(1 - of_edge[chosen])) if chosen.any() else 0.0
     if rule == "f1" and chosen.any():
         words += f", expected false discovery rate {false:.2f}"
         if groups.log_bayes_factor < 0:
@@ -286,10 +387,10 @@ def select(
         rule=words,
         probability=None if probability is None else matrix(probability),
         expected_fdr=false,
-        expected_f1=expected_f1(groups.probability, chosen),
+        expected_f1=expected_f1(of_edge, chosen),
         n_edges=int(chosen.sum()),
     )
 
 
-def _cut(z: Pairs, chosen: Chosen) -> str:
-    return f"|mean|/sd ≥ {z[chosen].min():.3g}" if chosen.any() else "no pair qualifies"
+def _cut(probability: Pairs, chosen: Chosen) -> str:
+    return f"P(edge) ≥ {probability[chosen].min():.2f}" if chosen.any() else "no pair qualifies"

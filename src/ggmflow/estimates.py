@@ -44,6 +44,10 @@ class Sample:
         mean = self.mean(w)
         return np.sqrt(self._expect(lambda part: (self.values[part] - mean[part, None]) ** 2, w))
 
+    def power(self, q: float, w: Weights) -> Entries:
+        """E|ω|^q of each entry."""
+        return self._expect(lambda part: np.abs(self.values[part]) ** q, w)
+
     def quantile(self, probs: Sequence[float] | np.ndarray, w: Weights) -> Float[np.ndarray, "k D"]:
         """Quantiles of each entry at k probabilities."""
         return weighted_quantile(self.values, self._order, w, np.asarray(probs, np.float64))

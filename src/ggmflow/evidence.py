@@ -30,6 +30,7 @@ from ggmflow.cache import compilation_cache_enabled, safe_directory
 from ggmflow.conditions import Q_LIMITS, Choice, Ranges
 from ggmflow.data import Scatter
 from ggmflow.devices import default_device
+from ggmflow.edges import Penalty
 from ggmflow.flow.build import MatrixFlow, untrained_flow
 from ggmflow.model_file import arrays_of_flow, fill_flow
 from ggmflow.prior_integral import NUM_PARTS, VERSION, PriorIntegral, integrate_prior, nodes
@@ -439,6 +440,12 @@ class MixtureSource(NamedTuple):
     sources: Sequence[FlowSource]
     log_share: Float[np.ndarray, " k"]
     log_constant: Float[np.ndarray, " k"]
+
+    @property
+    def penalties(self) -> tuple[Penalty, ...]:
+        """l_q factor of every point, with the point's probability."""
+        shares = np.exp(self.log_share - logsumexp(self.log_share)).tolist()
+        return tuple(Penalty(source.lam, source.q, share) for source, share in zip(self.sources, shares, strict=True))
 
     def sample(self, key: Key[Array, ""], num_draws: int) -> Draws:
         """Draws of (point, Ω), of which Ω is given; both densities are those of the pair."""

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from ggmflow.card import Level, card, name_some
 from ggmflow.data import Scatter
-from ggmflow.edges import EdgeSelection, find_rule, select
+from ggmflow.edges import EdgeSelection, Penalty, find_rule, select
 from ggmflow.estimates import Sample
 from ggmflow.inference_data import inference_data
 from ggmflow.memory import require
@@ -240,9 +240,9 @@ class Posterior:
         rule : {"f1", "interval", "fdr", "probability"}, optional
             By default the one that the given number belongs to, "f1" without any.
 
-            - "f1" needs no numbers: a two-group model turns the scores |mean|/sd of all pairs into probabilities
-              of an edge, and the set of highest expected F1 is chosen. Where the data say little it is large and mostly
-              false, as `expected_fdr` tells.
+            - "f1" needs no numbers: a two-group model turns the scores of all pairs, |mean|/sd with shrinkage accounted
+              for, into probabilities of an edge, and the set of highest expected F1 is chosen. Where the data say
+              little it is large and mostly false, as `expected_fdr` tells.
             - "interval", the paper's rule: the credible interval of `level` (0.9) excludes zero.
             - "fdr": the largest set whose mean probability of no edge in the same two-group model, the expected false
               discovery rate, is at most `rate` (0.1).
@@ -258,7 +258,17 @@ class Posterior:
             edges, rule, probability, expected_fdr, expected_f1, n_edges.
         """
         rule, numbers = find_rule(rule, level=level, rate=rate, threshold=threshold, cut=cut)
-        return select(self._sample, self._use(weighted), len(self.names), rule, numbers)
+        return self._select(self._use(weighted), rule, numbers)
+
+    @property
+    def penalties(self) -> tuple[Penalty, ...]:
+        """l_q factors of the density that was drawn from, with λ/T as strength; none if λ and q are not known."""
+        if self.lam is not None and self.q is not None:
+            return (Penalty(self.lam / (self.temperature or 1.0), self.q),)
+        return tuple(getattr(self.source, "penalties", ()))
+
+    def _select(self, w: Float[np.ndarray, " N"], rule: str, numbers: dict[str, float]) -> EdgeSelection:
+        return select(self._sample, w, len(self.names), rule, numbers, self.penalties, self.temperature or 1.0)
 
     def edges(
         self,
@@ -275,7 +285,7 @@ class Posterior:
         ``edges()`` is the default rule, ``edges(level=0.9)`` the entries whose 90 % credible interval excludes zero.
         """
         rule, numbers = find_rule(rule, level=level, rate=rate, threshold=threshold, cut=cut)
-        return select(self._sample, self._use(weighted), len(self.names), rule, numbers).edges
+        return self._select(self._use(weighted), rule, numbers).edges
 
     def association(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s d"]:
         """Posterior mean of the strength of every pair, (s, d), with ones for a variable and itself.
@@ -617,7 +627,7 @@ class Posterior:
         if self._sample.values.size <= _QUICK:
             # By hand, not by `select_edges`: looking must not use up the warning that the first estimate gives.
             w = self._weights.values if self._weights is not None and self.weighted else self._equal
-            found = select(self._sample, w, d, *find_rule("f1"))
+            found = self._select(w, *find_rule("f1"))
             facts["Edges"] = f"{found.n_edges} of {int(np.sum(~self._free.diagonal))} pairs ({found.rule})"
         return card("Posterior", facts, self._level(), self._message())
 
@@ -671,7 +681,7 @@ class Posterior:
         if not isinstance(chosen, EdgeSelection):
             belongs = {"interval": {"level": level}, "probability": {"threshold": threshold}}
             shared = belongs.get(chosen, {}) if isinstance(chosen, str) else {}
-            chosen = select(sample, w, len(self.names), *find_rule(chosen, **shared))
+            chosen = self._select(w, *find_rule(chosen, **shared))
         elif chosen.edges.shape != self._free.position.shape:
             expected = self._free.position.shape
             raise ValueError(
