@@ -1,6 +1,6 @@
-"""Are the answers after a fit right? Evidence, the choice of λ, modes, refinement and edges, against exact answers.
+"""Are the answers after a fit right? Evidence, the choice of λ, modes and refinement, against exact answers.
 
-    python -m benchmarks.answers [--only small,closed,prior,agree,select,range,path,refine,edges]
+    python -m benchmarks.answers [--only small,closed,prior,agree,select,range,path,refine]
 
 small    d = 3 and 4: evidence against Wishart importance sampling with weights exp(−λΣ|ω|^q) ≤ 1, as many draws as it
          takes for an error of 0.01. Covered: within two standard errors, the oracle's included.
@@ -13,8 +13,6 @@ range    lam="auto" holds the λ of highest evidence, twelve tables of many kind
 path     posterior modes: at q = 1 against the graphical lasso, for q < 1 against other solvers of the same problem.
 refine   quantiles after refine(50) against long exact chains, three data sets, nine (λ, q) each; beside it the error
          that 1000 exact draws would have, with that of the reference.
-edges    d = 30, n = 15 … 100, 20 truths (hub, band, random, as `simulate` draws them by default), 200 steps: F1 of the
-         default rule beside the best of all cuts of the same ranking, found with the truth at hand for each data set.
 Results also go to results/answers.csv; an item that is not measured again keeps its lines there.
 """
 
@@ -29,15 +27,14 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from rich.console import Console
 from scipy.special import gammaln
 from sklearn import datasets
 
 import ggmflow as gf
 from benchmarks.continuum import LEVELS, MARGINALS, TOY_RANGE, Report
-from ggmflow.baselines import edge_metrics, graphical_lasso
-from ggmflow.baselines.metrics import edge_vector
+from ggmflow.baselines import graphical_lasso
 from ggmflow.baselines.nonconvex import nonconvex_precision
 from ggmflow.conditions import Ranges
 from ggmflow.data import Scatter
@@ -316,62 +313,6 @@ def run_path(report: Report) -> None:
     report.finish("path", "3. Modes; q < 1: 20 data sets with d = n = 15, five λ, three q", "Gain: in the objective f.")
 
 
-def f1_of_cuts(actual: Bool[np.ndarray, " m"], scores: Float[np.ndarray, " m"], cuts: np.ndarray) -> np.ndarray:
-    """F1 of the pairs that score at least each cut."""
-    found = scores >= cuts[:, None]
-    return 2 * np.sum(found & actual, axis=1) / np.maximum(np.sum(found, axis=1) + actual.sum(), 1)
-
-
-def run_edges(report: Report) -> None:
-    """The default edge rule against the best cut of its ranking."""
-    rng = np.random.default_rng(0)
-    kept = ("f1", "best", "interval", "n_edges", "fdr", "expected_fdr", "known", "known_best", "told", "weighted")
-    means = []
-    for n in (15, 25, 45, 100):
-        lines, rankings = [], []
-        for seed in range(20):
-            truth = sparse_precision(30, graph=("hub", "band", "random")[seed % 3], random_state=seed)
-            X = sample_gaussian(truth, n, random_state=np.random.default_rng([seed, n]))
-            model = gf.GraphicalFlow(temperature=1.0, steps=200, random_state=0, progress=False).fit(X)
-            post = model.posterior()
-            chosen, actual = post.select_edges(), edge_vector("truth", truth) != 0
-            assert chosen.probability is not None
-            found = edge_metrics(truth, chosen.edges)
-            z, p = edge_vector("scores", np.abs(post.mean()) / post.sd(), pattern_only=False), chosen.probability
-            p, at = edge_vector("probability", p, pattern_only=False), edge_vector("edges", chosen.edges)
-            # If p were exactly right, the best cut would still win: it knows which of the doubtful pairs came true.
-            drawn = rng.random((50, p.size)) < p
-            known = [2 * np.sum(at & one) / max(at.sum() + one.sum(), 1) for one in drawn]
-            known_best = [f1_of_cuts(one, z, z).max() for one in drawn]
-            values = (found.f1, f1_of_cuts(actual, z, z).max(), edge_metrics(truth, post.edges(level=0.9)).f1)
-            values += (chosen.n_edges, 1 - found.precision if chosen.n_edges else 0.0, chosen.expected_fdr)
-            told = float(np.mean(actual[np.argsort(-z)[: actual.sum()]]))  # precision, recall and F1 are then the same
-            lines.append((*values, np.mean(known), np.mean(known_best), told, post.weighted))
-            rankings.append((actual, z))
-        mean: dict[str, float] = dict(zip(kept, np.mean(lines, axis=0).tolist(), strict=True))
-        se = dict(zip(kept, (np.std(lines, axis=0) / np.sqrt(20)).tolist(), strict=True))
-        cuts = np.linspace(0.3, 3, 271)
-        mean["common"] = float(np.max(np.mean([f1_of_cuts(actual, z, cuts) for actual, z in rankings], axis=0)))
-        means.append(mean)
-        report.add("edges", f"n = {n}: F1 of the default rule", mean["f1"], se["f1"])
-        report.add("edges", "    of the best cut, another for each data set", mean["best"], se["best"])
-        report.add("edges", "    ratio", mean["f1"] / mean["best"])
-        report.add("edges", "    ratio if its probabilities were exactly right", mean["known"] / mean["known_best"])
-        report.add("edges", "    F1 of a cut that is told the true number of edges", mean["told"], se["told"])
-        report.add("edges", "    F1 of the best cut that is the same for all 20", mean["common"])
-        report.add("edges", "    F1 of the 90 % interval", mean["interval"], se["interval"])
-        report.add("edges", "    edges chosen", mean["n_edges"], se["n_edges"], digits=".1f")
-        report.add("edges", "    false discovery rate", mean["fdr"], se["fdr"])
-        report.add("edges", "    as the rule expects it", mean["expected_fdr"], se["expected_fdr"])
-        report.add("edges", "    posteriors with usable weights, of 20", 20 * mean["weighted"], digits=".0f")
-    total = {name: float(np.mean([mean[name] for mean in means])) for name in means[0]}
-    report.add("edges", "all: F1 of the default rule / of the best cut", total["f1"] / total["best"], bar="≥ 0.95")
-    report.add("edges", "    if its probabilities were exactly right", total["known"] / total["known_best"])
-    report.add("edges", "    a cut that is told the true number of edges / the best cut", total["told"] / total["best"])
-    report.add("edges", "    F1 / that of the best cut that is the same for all 20", total["f1"] / total["common"])
-    report.finish("edges", "5. The default edge rule, d = 30, 20 truths, 200 steps of training")
-
-
 ITEMS = {
     "small": run_small,
     "closed": run_closed,
@@ -381,7 +322,6 @@ ITEMS = {
     "range": run_range,
     "path": run_path,
     "refine": run_refine,
-    "edges": run_edges,
 }
 
 

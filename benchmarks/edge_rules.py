@@ -1,4 +1,4 @@
-"""Edge rules on simulated graphs, beside scikit-learn's graphical lasso: F1, false edges, and what duplicated columns do.
+"""Edge rules on simulated graphs beside scikit-learn's graphical lasso: F1, false edges, the effect of duplicates.
 
     .venv/bin/python -m benchmarks.edge_rules
 
@@ -39,12 +39,12 @@ def exact_posterior(X: np.ndarray, key: int) -> Posterior:
 
 def f1(found: np.ndarray, actual: np.ndarray) -> float:
     """F1 over pairs."""
-    return 2 * np.sum(found & actual) / max(np.sum(found) + np.sum(actual), 1)
+    return float(2 * np.sum(found & actual) / max(np.sum(found) + np.sum(actual), 1))
 
 
 def false_share(found: np.ndarray, actual: np.ndarray) -> float:
     """Share of false ones among the edges that were found; 0 without any."""
-    return np.sum(found & ~actual) / max(np.sum(found), 1)
+    return float(np.sum(found & ~actual) / max(np.sum(found), 1))
 
 
 def graphs(n: int) -> Iterator[tuple[float, ...]]:
@@ -86,7 +86,7 @@ def duplicates(copies: int) -> Iterator[tuple[float, ...]]:
             warnings.simplefilter("ignore", UserWarning)
             post = exact_posterior(np.column_stack([X, X[:, :copies]]), seed)
         for_rule = [post.edges(rule=rule)[upper] for rule in ("f1", "fdr")]
-        yield tuple(np.sum(found & kind) for found in for_rule for kind in (truth[upper], ~truth[upper]))
+        yield tuple(float(np.sum(found & kind)) for found in for_rule for kind in (truth[upper], ~truth[upper]))
 
 
 def main() -> None:

@@ -1,11 +1,13 @@
 """Two groups: against all pairs of draws, normal limits in closed form, equal and different populations."""
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
 import ggmflow as gf
+from ggmflow.differences import _adjust, _both, _exact_posterior, _score
 from ggmflow.posterior import PoorFitWarning, Posterior
 from ggmflow.precision import partial_correlation
 from ggmflow.source import ChainSource
@@ -13,6 +15,7 @@ from tests.models import Exact
 from tests.test_posterior import LAM, S3, S4, N, Q, WishartSource, posterior, scatter
 
 COLUMNS = ["row", "column", "first", "second", "difference", "sd", "lower", "upper", "p_positive", "p_different"]
+RULE = ["fdr", "found"]
 # A chain of five variables; the other group lacks its first link.
 CHAIN = np.eye(5) + 0.5 * (np.eye(5, k=1) + np.eye(5, k=-1)) * -0.9
 BROKEN = CHAIN.copy()
@@ -40,7 +43,7 @@ def test_the_table_is_that_of_all_pairs_of_draws(two):
     first, second = two
     found = gf.compare(first, second, level=0.8, threshold=0.2)
     rho = [partial_correlation(post.source.states) for post in two]
-    assert list(found.columns) == [*COLUMNS, "changed"] and len(found) == 10
+    assert list(found.columns) == [*COLUMNS, *RULE] and len(found) == 10
     for row in found.itertuples():
         i, j = (first.names.index(name) for name in (row.row, row.column))
         assert i < j
@@ -53,9 +56,10 @@ def test_the_table_is_that_of_all_pairs_of_draws(two):
             assert abs(value - expected.mean()) <= 5 * np.sqrt(expected.var() / 1000) + 1e-3
         assert abs(np.mean(every < row.lower) - 0.1) < 5 * 0.3 / np.sqrt(1000)
         assert abs(np.mean(every < row.upper) - 0.9) < 5 * 0.3 / np.sqrt(1000)
-        assert row.changed == (row.lower > 0 or row.upper < 0)
+        assert row.found == (row.fdr <= 0.1)
     assert found.attrs["level"] == 0.8 and found.attrs["threshold"] == 0.2 and found.attrs["lam"] == 1.0
-    assert found.attrs["q"] == found.attrs["temperature"] == 1.0 and "80 %" in found.attrs["rule"]
+    assert found.attrs["q"] == found.attrs["temperature"] == 1.0 and found.attrs["rate"] == 0.1
+    assert found.attrs["n_found"] == found["found"].sum() and found.attrs["permutation_p"] is None
     assert set(found.attrs["messages"]) == {"first", "second"}
     pd.testing.assert_frame_equal(found, gf.compare(first, second, level=0.8, threshold=0.2))
 
@@ -119,22 +123,116 @@ def test_weights_of_both_groups_count():
 
 
 def test_equal_populations_rarely_differ_and_a_planted_difference_is_found():
-    """20 pairs of samples of n = 200: of 200 equal pairs about 10 % at level 0.9, false alarms 1e-3.
+    """20 pairs of samples of n = 200: intervals of equal pairs exclude zero in about 10 %, false alarms 1e-3.
 
-    Pairs of one table depend on each other, so the bound is that of 60 independent ones. The link that one population
-    lacks (partial correlation 0.45 against 0) is 5 sd: found in all.
+    Pairs of one table depend on each other, so the bound is that of 60 independent ones. Differences are found in at
+    most 7 of 20 equal populations: at a rate of 0.1 false alarms are 1e-3. The link that one population lacks (partial
+    correlation 0.45 against 0) is 5 sd: found in all.
     """
-    draw, changed, found = gf.simulate.sample_gaussian, [], []
+    draw, outside, wrong, found = gf.simulate.sample_gaussian, [], [], []
     for seed in range(20):
         chain = group(draw(CHAIN, 200, random_state=seed))
         same = group(draw(CHAIN, 200, random_state=100 + seed), seed=1)
         other = group(draw(BROKEN, 200, random_state=200 + seed), seed=2)
-        changed.append(gf.compare(chain, same)["changed"].mean())
+        equal = gf.compare(chain, same)
+        outside.append(np.mean((equal["lower"] > 0) | (equal["upper"] < 0)))
+        wrong.append(equal["found"].any())
         table = gf.compare(chain, other, names=("chain", "broken"))
         link = table[(table["row"] == "x0") & (table["column"] == "x1")].iloc[0]
-        found.append(link["changed"] and link["p_positive"] < 0.01 and link["p_different"] > 0.95)
-    assert all(found)
-    assert stats.binom(60, 0.1).ppf(5e-4) / 60 <= np.mean(changed) <= stats.binom(60, 0.1).ppf(1 - 5e-4) / 60
+        found.append(link["found"] and link["p_positive"] < 0.01 and link["p_different"] > 0.95)
+    assert all(found) and sum(wrong) <= 7
+    assert stats.binom(60, 0.1).ppf(5e-4) / 60 <= np.mean(outside) <= stats.binom(60, 0.1).ppf(1 - 5e-4) / 60
+
+
+def exact_group(X, lam, q, seed, **options):
+    """Posterior by exact chains, of a penalty that shrinks."""
+    data = gf.Scatter.from_data(X)
+    settings = {"num_chains": 16, "num_draws": 60, "num_warmup": 100, "thin": 2}
+    states = gf.gibbs.sample(jax.random.key(seed), data, lam, q, **settings).pooled
+    condition = (np.arange(data.n_features), lam, q, 1.0)
+    return Posterior(ChainSource(states), data.names, *condition, num_draws=len(states), scatter=data)
+
+
+def test_the_false_discovery_rate_holds_for_groups_of_different_sizes():
+    """80 and 320 rows of one population with edges, shrunk: 30 comparisons of 28 pairs, λ = 4, q = 0.5.
+
+    Scores must not spread by more than 1: their mean square is below 1.3, which 250 independent ones exceed with
+    probability 1e-3. Without the division by σ² the smaller group's edges are weaker, and that is a difference.
+    """
+    truth = np.eye(8) - 0.35 * (np.eye(8, k=1) + np.eye(8, k=-1))
+    draw, squares, any_found = gf.simulate.sample_gaussian, [], []
+    for seed in range(30):
+        small, large = draw(truth, 80, random_state=seed), draw(truth, 320, random_state=1000 + seed)
+        first, second = exact_group(small, 4.0, 0.5, seed), exact_group(large, 4.0, 0.5, seed)
+        squares.append(np.mean(_score(*_both(first, second)[0]) ** 2))
+        any_found.append(gf.compare(first, second).attrs["n_found"] > 0)
+    assert np.mean(squares) < 1.3
+    assert sum(any_found) <= stats.binom(30, 0.1).ppf(1 - 1e-3)
+
+
+def test_found_is_the_rule_of_benjamini_and_hochberg(rng):
+    """Against a loop over all cuts, and the smallest rate is the p-value of Simes."""
+    p = np.r_[rng.uniform(size=40), rng.uniform(0, 1e-3, size=5)]
+    adjusted = _adjust(p)
+    for rate in (0.01, 0.1, 0.5):
+        ordered = np.sort(p)
+        kept = [k for k in range(1, p.size + 1) if ordered[k - 1] <= rate * k / p.size]
+        np.testing.assert_array_equal(adjusted <= rate, p <= (ordered[max(kept) - 1] if kept else -1))
+    assert adjusted.min() == pytest.approx(np.min(np.sort(p) * p.size / np.arange(1, p.size + 1)))
+    assert _adjust(np.zeros(0)).shape == (0,)
+
+
+def test_the_conclusion_says_what_the_table_holds(two):
+    first, second = two
+    table = gf.compare(first, second, rate=0.3)
+    assert table.attrs["n_found"] > 0 and table.attrs["p_any"] == table["fdr"].min()
+    assert table.attrs["conclusion"].endswith("found among 10 pairs at a false discovery rate of 30 %.")
+    nothing = gf.compare(first, first)
+    assert nothing.attrs["n_found"] == 0 and not nothing["found"].any()
+    assert nothing.attrs["conclusion"].startswith("No evidence of any difference: none of 10 pairs is found at a false")
+
+
+def test_permutations_see_a_difference_and_none_where_there_is_none():
+    """19 divisions. A lost link of 0.45 at n = 400 is 6 sd: p = 1/20. Of equal groups p is that by chance in 5 %."""
+    draw = gf.simulate.sample_gaussian
+    data = draw(CHAIN, 400, random_state=0), draw(BROKEN, 400, random_state=1)
+    posts = [exact_group(X, 2.0, 1.0, 0) for X in data]
+    options = {"permutations": 19, "progress": False}
+    table = gf.compare(*posts, data=data, **options)
+    assert table.attrs["permutation_p"] == 1 / 20
+    assert table.attrs["conclusion"].endswith("reached in 0 of 19 random divisions of the rows (p = 0.05).")
+    halves = data[0][:200], data[0][200:]
+    same = gf.compare(*(exact_group(X, 2.0, 1.0, 0) for X in halves), data=halves, **options)
+    assert same.attrs["permutation_p"] > 0.05
+
+
+def test_permutations_of_a_query_keep_its_order():
+    """Columns and rows of the chains are put back: a query has the means that the whole matrix gives it."""
+    X = gf.simulate.sample_gaussian(CHAIN, 400, random_state=3)
+    whole = exact_group(X, 0.01, 1.0, 0)
+    like = Posterior(whole.source, whole.names, np.arange(5), 0.01, 1.0, 1.0, scatter=whole.scatter)
+    query = np.array([3, 1])
+    rows = Posterior(
+        ChainSource(whole.source.states[:, query]), whole.names, query, 0.01, 1.0, 1.0, scatter=whole.scatter
+    )
+    made = _exact_posterior(jax.random.key(1), X, rows)
+    np.testing.assert_allclose(made.mean(), like.mean()[query], atol=0.15)
+    assert made.mean()[0, 3] > 0.5 and made.mean()[1, 1] > 0.5  # the diagonal is where it belongs
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rate": 0}, "rate must be a number between 0 and 1"),
+        ({"rate": True}, "rate must be"),
+        ({"permutations": -1}, "permutations must be a whole number"),
+        ({"permutations": 9}, r"9 permutations need the rows of both groups: give data=\(X_first, X_second\)"),
+        ({"permutations": 9, "data": (np.zeros((3, 5)), np.zeros((80, 5)))}, "data has 3 rows for a posterior of 60"),
+    ],
+)
+def test_wrong_rates_and_permutations_are_named(two, options, message):
+    with pytest.raises(ValueError, match=message):
+        gf.compare(*two, **options)
 
 
 def test_many_rows_give_the_textbook_test():
@@ -158,7 +256,7 @@ def test_fitted_models_against_weighted_wishart_draws(model):
     upper = np.triu_indices(4, 1)
     np.testing.assert_allclose(table["sd"], sd[upper], rtol=0.08)
     np.testing.assert_allclose(table["difference"], 0, atol=0.03)
-    assert not table["changed"].any()
+    assert not table["found"].any()
     with pytest.raises(ValueError, match=r"λ is 0.6 in one and 2 in the other.*model.posterior\(lam, q\)"):
         gf.compare(first, full.posterior(2.0, 1.0))
 

@@ -17,8 +17,8 @@ from ggmflow.edges import (
     edge_probability,
     expected_f1,
     find_rule,
+    kept_share,
     largest_set,
-    prior_share,
     score_pairs,
     two_groups,
 )
@@ -167,8 +167,8 @@ def test_other_penalties_take_little(x, strength, q):
 
 def test_mixtures_and_unknown_penalties():
     sample, w = one_pair(1.0, 1.0, 1.0)
-    whole = prior_share(sample, w, [Penalty(1.0, 1.0)])
-    np.testing.assert_allclose(prior_share(sample, w, [Penalty(1.0, 1.0, 0.4), Penalty(1.0, 1.0, 0.6)]), whole)
+    whole = kept_share(sample, w, [Penalty(1.0, 1.0)])
+    np.testing.assert_allclose(kept_share(sample, w, [Penalty(1.0, 1.0, 0.4), Penalty(1.0, 1.0, 0.6)]), whole)
     u, z, share = score_pairs(sample, w, [])
     np.testing.assert_array_equal(u, z)
     assert share == 0

@@ -288,12 +288,12 @@ def score_pairs(
     mean, sd = sample.mean(w)[pairs], sample.sd(w)[pairs]
     # A single draw has no spread: nothing is known.
     z = np.sqrt(temperature) * np.abs(np.divide(mean, sd, out=np.zeros_like(mean), where=sd > 0))
-    share = prior_share(sample, w, penalties)[pairs]
-    return Scores(z / np.sqrt(np.maximum(1 - share, _LEAST_KEPT)), z, float(np.median(share)) if share.size else 0.0)
+    kept = kept_share(sample, w, penalties)[pairs]
+    return Scores(z / np.sqrt(kept), z, float(1 - np.median(kept)) if kept.size else 0.0)
 
 
-def prior_share(sample: Sample, w: Float[np.ndarray, " N"], penalties: Sequence[Penalty]) -> Float[np.ndarray, " D"]:
-    """τ_i Var ω_i of every entry, the share of its information that is the prior's; 0 for diagonal entries.
+def kept_share(sample: Sample, w: Float[np.ndarray, " N"], penalties: Sequence[Penalty]) -> Float[np.ndarray, " D"]:
+    """σ² = 1 − τ Var ω of every entry, the share of its information that is not the prior's; 1 for diagonal entries.
 
     Parameters
     ----------
@@ -306,7 +306,7 @@ def prior_share(sample: Sample, w: Float[np.ndarray, " N"], penalties: Sequence[
         pull += each.share * each.strength * each.q * sample.power(each.q, w)
     square = mean**2 + variance
     share = np.divide(pull * variance, square, out=np.zeros_like(mean), where=square > 0)
-    return np.where(sample.free.diagonal, 0.0, share.clip(0, 1))
+    return np.where(sample.free.diagonal, 1.0, (1 - share).clip(_LEAST_KEPT, 1))
 
 
 def edge_probability(groups: TwoGroups, z: Pairs) -> Pairs:

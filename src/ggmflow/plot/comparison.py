@@ -237,7 +237,7 @@ def differences(table: pd.DataFrame, *, count: int = 25, title: str | None = Non
     -------
     Axes
     """
-    if absent := {"row", "column", "difference", "sd", "lower", "upper", "changed"} - set(table.columns):
+    if absent := {"row", "column", "difference", "sd", "lower", "upper", "found"} - set(table.columns):
         raise ValueError(f"this is no comparison, {min(absent)!r} is missing: use ggmflow.compare(first, second)")
     score = (table["difference"].abs() / table["sd"].where(table["sd"] > 0, np.inf)).to_numpy()
     part = table.iloc[np.argsort(-score, kind="stable")[:count]].sort_values("difference", kind="stable")
@@ -249,8 +249,9 @@ def differences(table: pd.DataFrame, *, count: int = 25, title: str | None = Non
     first, second = table.columns[2:4]
     ax.set_xlabel(f"difference of association: {second} − {first}", parse_math=False)
     legend_below(ax, handles)
-    changed = int(np.sum(table["changed"].to_numpy()))
-    set_title(ax, title or f"{changed} of {len(table)} pairs changed")
+    found = int(np.sum(table["found"].to_numpy()))
+    counted = "1 difference" if found == 1 else f"{found} differences"
+    set_title(ax, title or f"{counted} found among {len(table)} pairs")
     return ax
 
 
