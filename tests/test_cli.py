@@ -530,8 +530,8 @@ def test_options_of_report(fitted, tmp_path, stand_in):
 def test_explore_serves_until_it_is_stopped(fitted, stand_in):
     asked = {}
 
-    def serve(model, *, port=5006, open_browser=True, on_begin=None, on_ready=None):
-        asked.update(port=port, open_browser=open_browser)
+    def serve(model, *, port=5006, open_browser=True, data_name=None, on_begin=None, on_ready=None):
+        asked.update(port=port, open_browser=open_browser, data_name=data_name)
         on_begin()
         on_ready(f"http://localhost:{port}")
         raise KeyboardInterrupt
@@ -539,7 +539,11 @@ def test_explore_serves_until_it_is_stopped(fitted, stand_in):
     stand_in("explorer", serve=serve)
     result = run(app, ["explore", str(fitted[0]), "--port", "5010", "--no-browser"])
     assert result.exit_code == 0, result.output
-    assert "http://localhost:5010" in result.stdout and asked == {"port": 5010, "open_browser": False}
+    assert "http://localhost:5010" in result.stdout and asked == {
+        "port": 5010,
+        "open_browser": False,
+        "data_name": "table.csv",
+    }
 
 
 def test_a_port_in_use_is_named_with_a_free_one(fitted, stand_in):

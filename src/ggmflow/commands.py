@@ -26,7 +26,7 @@ from ggmflow.estimator import GraphicalFlow, RangeWarning
 from ggmflow.export import FORMATS, describe, edge_table, entry_table, records, strongest
 from ggmflow.export import export as write_export
 from ggmflow.posterior import PoorFitWarning, Posterior
-from ggmflow.run import MADE_LATER, REPORT, RunError, describe_file, fit_run, load_run, locked, open_run, read_record
+from ggmflow.run import MADE_LATER, REPORT, RunError, describe_file, fit_run, locked, open_run, read_record
 from ggmflow.source import DrawsError
 from ggmflow.train import require_memory
 
@@ -153,7 +153,7 @@ def report(run: Path, output: Path | None, lam: float | None, q: float | None) -
 def explore(run: Path, port: int, browser: bool) -> None:
     """Serve the explorer until Ctrl-C."""
     with _mistakes(RunError, OSError):
-        model = load_run(run)
+        record, model = open_run(run)
     from ggmflow.explorer import serve  # only now: Bokeh takes a second to load
 
     def ready(address: str) -> None:
@@ -164,7 +164,8 @@ def explore(run: Path, port: int, browser: bool) -> None:
 
     with _mistakes(*_NUMERIC):
         try:
-            serve(model, port=port, open_browser=browser, on_begin=begin, on_ready=ready)
+            name = _data_name(record)
+            serve(model, port=port, open_browser=browser, data_name=name, on_begin=begin, on_ready=ready)
         except KeyboardInterrupt:
             pass  # the way to end it
         except OSError as error:

@@ -55,6 +55,7 @@ def serve(
     port: int = 5006,
     open_browser: bool = True,
     evidence: bool = True,
+    data_name: str | None = None,
     on_begin: Callable[[], None] = lambda: None,
     on_ready: Callable[[str], None] | None = _tell,
 ) -> None:
@@ -70,6 +71,8 @@ def serve(
         Whether to open a page.
     evidence
         Whether to compute the evidence surface first; the first time for a number of variables that takes a while.
+    data_name
+        What the page calls the data, for example the name of their file; a model does not know it.
     on_begin
         Called when the port is ours and the computing begins.
     on_ready
@@ -86,7 +89,7 @@ def serve(
         try:
             on_begin()
             # Not within the loop: there Ctrl-C would have to wait for its end.
-            known.append(prepare(model, evidence=evidence))
+            known.append(prepare(model, evidence=evidence, data_name=data_name))
             runner.run(_answer(server, address, open_browser, on_ready or (lambda address: None)))
         except KeyboardInterrupt:
             pass
@@ -192,7 +195,13 @@ async def _stop(server: Server) -> None:
     server.stop(wait=False)
 
 
-def show_inline(model: GraphicalFlow, *, notebook_url: str = "http://localhost:8888", evidence: bool = True) -> None:
+def show_inline(
+    model: GraphicalFlow,
+    *,
+    notebook_url: str = "http://localhost:8888",
+    evidence: bool = True,
+    data_name: str | None = None,
+) -> None:
     """Show the explorer below the present cell of a notebook.
 
     Parameters
@@ -202,10 +211,10 @@ def show_inline(model: GraphicalFlow, *, notebook_url: str = "http://localhost:8
     notebook_url
         Address of the notebook, as in the browser; only its pages may talk to the explorer. There is no token: the
         notebook's page would not bring it.
-    evidence
+    evidence, data_name
         As in `serve`.
     """
-    prepared = prepare(model, evidence=evidence)
+    prepared = prepare(model, evidence=evidence, data_name=data_name)
     output_notebook(hide_banner=True)
     # Without an address Bokeh would listen to the whole network.
     show(application(prepared), notebook_url=notebook_url, address="localhost")

@@ -117,15 +117,18 @@ class Prepared(NamedTuple):
         Evidence over (λ, q), if it is known.
     start : (λ, q, T)
         Where a page opens: at the highest evidence, else in the middle.
+    data_name : str or None
+        What the data are called, usually the name of their file; None if that is not known.
     """
 
     model: GraphicalFlow
     positions: Float[np.ndarray, "d 2"]
     surface: Surface | None
     start: tuple[float, float, float]
+    data_name: str | None = None
 
 
-def prepare(model: GraphicalFlow, *, evidence: bool = True) -> Prepared:
+def prepare(model: GraphicalFlow, *, evidence: bool = True, data_name: str | None = None) -> Prepared:
     """Compute what all pages share, and have compiled what they run.
 
     Parameters
@@ -134,6 +137,8 @@ def prepare(model: GraphicalFlow, *, evidence: bool = True) -> Prepared:
         Fitted.
     evidence
         Whether to compute the evidence surface; the first time for a number of variables that takes a while.
+    data_name
+        What the page calls the data, for example the name of their file.
     """
     # Cold posteriors need double precision, which is another program: the first move there would wait for its compiler.
     for temperature in {*model.temperature_range_}:
@@ -143,7 +148,7 @@ def prepare(model: GraphicalFlow, *, evidence: bool = True) -> Prepared:
     lam, q, temperature = views.middle(model)
     if surface is not None:
         lam, q, _ = surface.best
-    return Prepared(model, views.layout(model), surface, (lam, q, temperature))
+    return Prepared(model, views.layout(model), surface, (lam, q, temperature), data_name)
 
 
 def make_document(doc: Document, prepared: Prepared) -> None:
@@ -211,7 +216,8 @@ class Session:
         doc.js_on_event("document_ready", CustomJS(args=table, code=LISTEN_TO_TABLE))
         self._listen()
         doc.add_root(self._page())
-        doc.title = "ggmflow explorer"
+        name = prepared.data_name
+        doc.title = "ggmflow explorer" if name is None else f"{name} – ggmflow explorer"
         # A page that finds its server again would go back to how it began, and hear no clicks: it says that it is lost.
         doc.config.update(reconnect_session=False)
         self.redraw(at_rest=True)
@@ -219,10 +225,12 @@ class Session:
     # ------------------------------------------------------------------------------------------------------- the page
     def _page(self) -> Column:
         scatter, d = self.model.scatter_, len(self.names)
-        what = f"{d} variables" if len(self.query) == d else f"{len(self.query)} query variables among {d}"
-        self.texts[
-            "head"
-        ].text = f"<h1>ggmflow explorer</h1> &nbsp; <span class=faint>{scatter.n:g} rows, {what}</span>"
+        size = f"{scatter.n:g} rows × {d} variables"
+        if len(self.query) < d:
+            size += f", {len(self.query)} of them in the query"
+        # The name of a file is HTML here, and whoever made the file chose it.
+        name = "" if self.prepared.data_name is None else f"<b>{html.escape(self.prepared.data_name)}</b>, "
+        self.texts["head"].text = f"<h1>ggmflow explorer</h1> &nbsp; {name}<span class=faint>{size}</span>"
         why = (
             "drag the ring; ★ is the best"
             if self.prepared.surface is not None
