@@ -385,11 +385,9 @@ class PairPosterior:
             changes.set(self.bars, data={label: [] for label in ("left", "right", "top", "colour")})
             changes.set(self.interval, data={label: [] for label in ("lower", "upper", "mean", "y")})
             return
-        low, high = min(float(found.values.min()), 0.0), max(float(found.values.max()), 0.0)
-        width = max(high - low, 1e-3) / 36
-        # A border at zero, so that no bar holds both signs.
-        ends = width * np.arange(np.floor(low / width), np.ceil(high / width) + 1)
+        ends = histogram_ends(found)
         top, _ = np.histogram(found.values, ends, weights=found.weights)
+        width = float(ends[1] - ends[0])
         middle = (ends[1:] + ends[:-1]) / 2
         height = float(top.max())
         interval = {"lower": [found.lower], "upper": [found.upper], "mean": [found.mean], "y": [-0.08 * height]}
@@ -451,6 +449,22 @@ class Pairs:
         if more > 0:
             rows.append(f"<tr><td colspan={len(columns)}>and {more} more, in the file that Table (CSV) saves")
         changes.set(self.table, text=f"<table><thead><tr>{head}<tbody>{''.join(rows)}</table>")
+
+
+def histogram_ends(found: Density) -> Float[np.ndarray, " k"]:
+    """Borders of the bars of a histogram, about 36 of them, over the pair's own range.
+
+    Zero is in the range only if it lies among the draws or near them: with zero always there, all draws of a strong
+    pair would fall into one or two bars.
+    """
+    counted = found.values[found.weights > 0.01 / found.values.size]  # draws of hardly any weight may lie far off
+    low, high = float(counted.min()), float(counted.max())
+    near = (high - low) / 2
+    if 0 < low <= near or -near <= high < 0:
+        low, high = min(low, 0.0), max(high, 0.0)
+    width = max(high - low, 1e-3) / 36
+    # Multiples of the width, so that zero is a border and no bar holds both signs.
+    return width * np.arange(np.floor(low / width), np.floor(high / width) + 2)
 
 
 def log_ticks(plot: figure, low: float, high: float) -> None:
