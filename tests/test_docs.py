@@ -94,11 +94,23 @@ def test_commands_of_a_page_run(page, tmp_path, monkeypatch):
             assert re.search(rf"^{re.sub('-.*', '-%', rest[0])}:", (ROOT / "Makefile").read_text(), re.MULTILINE), rest
         elif name == "pip":
             extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-            assert rest[0] == "install" and re.fullmatch(r"ggmflow\[(\w+)\]", rest[1])[1] in extras
+            assert rest[0] == "install" and re.fullmatch(r"\.\[(\w+)\]", rest[1])[1] in extras
         else:
             assert name.endswith("python") and rest[0] == "-m", f"what is {name}?"
             assert find_spec(rest[1]) is not None, rest
     assert (len(served), len(reproduced)) == (asked["explore"], asked["reproduce"])
+
+
+def test_no_text_installs_the_package_from_an_index():
+    """There it is not: pages and messages say how to install from a clone, or which other packages are needed."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    sources = [path for place in ("src", "benchmarks", "experiments") for path in (ROOT / place).rglob("*.py")]
+    paths = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "Makefile", *sources]
+    texts = {name_of(path): path.read_text(encoding="utf-8") for path in paths}
+    wrong = [name for name, text in texts.items() if re.search(r"ggmflow\[|pip install\s+['\"]?ggmflow\b", text)]
+    assert not wrong
+    named = {extra for text in texts.values() for extra in re.findall(r"pip install [^\n`]*'\.\[(\w+)\]'", text)}
+    assert named and named <= set(extras)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -68,5 +68,5 @@ def test_arviz_draws_it(post, name):
 
 def test_without_arviz_the_way_out_is_named(post, monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", None)
-    with pytest.raises(ImportError, match=r"pip install 'ggmflow\[arviz\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'arviz<1' h5netcdf"):
         post.to_arviz()

@@ -50,5 +50,5 @@ def _import_arviz() -> ModuleType:
             warnings.simplefilter("ignore", FutureWarning)  # ArviZ 0.23 announces 1.0 on import
             import arviz
     except ImportError:
-        raise ImportError("to_arviz needs ArviZ: pip install 'ggmflow[arviz]'") from None
+        raise ImportError("to_arviz needs ArviZ: pip install 'arviz<1' h5netcdf") from None
     return arviz

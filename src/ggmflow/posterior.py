@@ -415,7 +415,7 @@ class Posterior:
     def to_arviz(self, num_draws: int = 1000, random_state: RandomState = 0) -> Any:
         """Draws for ArviZ, with names as coordinates: ``az.plot_forest(post.to_arviz(), coords={"row": "a"})``.
 
-        Needs the extra `arviz`. The draws are independent of each other, or, where weights can be trusted, resampled by
+        Needs ArviZ: ``pip install 'arviz<1' h5netcdf``. The draws are independent of each other, or, where weights can be trusted, resampled by
         them, so a few may repeat; either way there is one chain, and ArviZ's R̂ is not defined.
 
         Parameters

@@ -123,14 +123,14 @@ def test_unknown_categories_are_missing_values(monkeypatch):
 
 def test_missing_packages_and_names_are_told(monkeypatch):
     monkeypatch.setattr(clinical, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"needs pygsva: pip install 'ggmflow\[experiments\]'"):
+    with pytest.raises(ImportError, match=r"needs pygsva: pip install '\.\[experiments\]' in a clone"):
         pathway_genes()
 
     def fail(name):
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(clinical, "import_module", fail)
-    with pytest.raises(ImportError, match=r"needs sksurv: pip install 'ggmflow\[experiments\]'"):
+    with pytest.raises(ImportError, match=r"needs sksurv: pip install '\.\[experiments\]' in a clone"):
         load("breast_cancer")
     with pytest.raises(ImportError, match="needs SurvSet"):
         load("gse1992")

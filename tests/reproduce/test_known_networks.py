@@ -87,5 +87,5 @@ def test_messages_name_the_way_out(monkeypatch):
     with pytest.raises(ValueError, match="choose one of ecoli70"):
         load_network("ecoli71")
     monkeypatch.setattr(networks, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"not installed: pip install 'ggmflow\[experiments\]'"):
+    with pytest.raises(ImportError, match=r"not installed: pip install '\.\[experiments\]' in a clone"):
         load_network("ecoli70")

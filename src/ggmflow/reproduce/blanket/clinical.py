@@ -205,4 +205,4 @@ def _package(name: str) -> ModuleType:
 
 
 def _advice(name: str) -> str:
-    return f"this experiment needs {name}: pip install 'ggmflow[experiments]'"
+    return f"this experiment needs {name}: pip install '.[experiments]' in a clone of the repository"

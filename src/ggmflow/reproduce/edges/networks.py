@@ -69,7 +69,7 @@ def load_network(name: str) -> Network:
     if not files:
         raise ImportError(
             f"the network {name!r} comes with pgmpy, which is {'too new or too old' if spec else 'not installed'}: "
-            "pip install 'ggmflow[experiments]'"
+            "pip install '.[experiments]' in a clone of the repository"
         )
     return read_network(files[0])
 

@@ -67,7 +67,7 @@ def run_nuts(
     try:
         from numpyro.infer import MCMC, NUTS  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise ImportError("NumPyro is not installed. Run: pip install 'ggmflow[benchmark]'") from None
+        raise ImportError("NumPyro is not installed. Run: pip install numpyro") from None
 
     d = scatter.n_features
     row, col = target.entry_indices(d, d)
