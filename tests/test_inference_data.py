@@ -7,7 +7,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
+from ggmflow.export import export
 from ggmflow.precision import partial_correlation
+from ggmflow.sampling import FlowSource
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)  # ArviZ 0.23 announces 1.0 on import
@@ -64,6 +66,38 @@ def test_arviz_draws_it(post, name):
         pytest.skip(f"this ArviZ has no {name}")
     getattr(az, name)(post.to_arviz(200), var_names=["association"], coords={"row": ["a"], "column": ["b", "c"]})
     plt.close("all")
+
+
+def test_a_refined_posterior_has_its_chains(model, monkeypatch):
+    """Chain k holds the states of chain k in the order of time, for every number of draws."""
+    found, original = [], FlowSource.refine
+
+    def refine(source, *args):
+        found.append(original(source, *args))
+        return found[-1]
+
+    monkeypatch.setattr(FlowSource, "refine", refine)
+    post = model("blanket").posterior(2.0, 0.5).refine(10, num_chains=30, random_state=1)
+    kept = found[0].draws[:, -5:]  # the second half of ten states
+    assert kept.shape == (30, 5, 2, 4) and np.ptp(kept, axis=1).min() > 0  # states that differ, or order were nothing
+    for num_draws, chains in ((1000, 30), (150, 30), (60, 12), (61, 13), (3, 1)):
+        draws = post.to_arviz(num_draws).posterior
+        assert dict(draws.sizes) == {"chain": chains, "draw": 5, "row": 2, "column": 4}
+        np.testing.assert_array_equal(draws["precision"], kept[:chains])
+    association = draws["association"].values
+    np.testing.assert_allclose(association[..., 0, 3], -kept[:1, :, 0, 3] / kept[:1, :, 0, 2])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_arviz_knows_rhat_and_ess_of_a_refined_posterior(model, tmp_path):
+    """In memory and from a file. The diagonal of associations is constant, so it has neither."""
+    post = model("full").posterior(2.0, 0.5).refine(50, random_state=1)
+    export(post, tmp_path / "draws.nc", "netcdf")
+    for data in (post.to_arviz(5000), az.from_netcdf(str(tmp_path / "draws.nc"))):
+        rhat, ess = az.rhat(data)["precision"].values, az.ess(data)["precision"].values
+        assert rhat.shape == ess.shape == (4, 4) and np.isfinite(rhat).all() and np.isfinite(ess).all()
+        assert rhat.max() < 1.1 and ess.min() > 100
+    assert np.isnan(az.rhat(model("full").posterior(2.0, 0.5).to_arviz(100))["precision"]).all()
 
 
 def test_without_arviz_the_way_out_is_named(post, monkeypatch):

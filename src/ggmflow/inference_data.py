@@ -12,17 +12,17 @@ from ggmflow.io import versions
 
 
 def inference_data(
-    variables: Mapping[str, Float[np.ndarray, "N s d"]],
+    variables: Mapping[str, Float[np.ndarray, "chains draws s d"]],
     rows: tuple[str, ...],
     columns: tuple[str, ...],
     attributes: Mapping[str, str | float | None],
 ) -> Any:
-    """An InferenceData, or from ArviZ 1.0 on an xarray DataTree, with one group, "posterior", of one chain.
+    """An InferenceData, or from ArviZ 1.0 on an xarray DataTree, with one group, "posterior".
 
     Parameters
     ----------
     variables
-        Arrays of shape (N, s, d) by name.
+        Arrays of shape (chains, draws, s, d) by name.
     rows, columns
         Names of the s query variables and of all d.
     attributes
@@ -31,12 +31,17 @@ def inference_data(
     arviz = _import_arviz()
     import xarray  # comes with ArviZ
 
-    dims, num_draws = ("chain", "draw", "row", "column"), len(next(iter(variables.values())))
+    dims, (num_chains, num_draws, *_) = ("chain", "draw", "row", "column"), next(iter(variables.values())).shape
     known = {name: value for name, value in attributes.items() if value is not None}
     known |= {f"{name}_version": version for name, version in versions().items() if name != "ggmflow"}
     draws = xarray.Dataset(
-        {name: (dims, values[None]) for name, values in variables.items()},
-        coords={"chain": [0], "draw": np.arange(num_draws), "row": list(rows), "column": list(columns)},
+        {name: (dims, values) for name, values in variables.items()},
+        coords={
+            "chain": np.arange(num_chains),
+            "draw": np.arange(num_draws),
+            "row": list(rows),
+            "column": list(columns),
+        },
         attrs={"inference_library": "ggmflow", "inference_library_version": versions()["ggmflow"], **known},
     )
     if hasattr(arviz, "InferenceData"):

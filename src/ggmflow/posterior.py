@@ -186,7 +186,7 @@ class Posterior:
         states, known = run_chains(source, key_chains, start, self._free, self._sample, sweeps)
         condition = (self.lam, self.q, self.temperature)
         options: dict[str, Any] = {"num_draws": len(states), "refinement": known, "scatter": self.scatter}
-        return Posterior(ChainSource(states), self.names, self.query, *condition, **options)
+        return Posterior(ChainSource(states, known.num_chains), self.names, self.query, *condition, **options)
 
     # ------------------------------------------------------------------------------------------------------- estimates
     @cached_property
@@ -415,14 +415,18 @@ class Posterior:
     def to_arviz(self, num_draws: int = 1000, random_state: RandomState = 0) -> Any:
         """Draws for ArviZ, with names as coordinates: ``az.plot_forest(post.to_arviz(), coords={"row": "a"})``.
 
-        Needs ArviZ: ``pip install 'arviz<1' h5netcdf``. The draws are independent of each other, or, where weights can be trusted, resampled by
-        them, so a few may repeat; either way there is one chain, and ArviZ's R̂ is not defined.
+        Needs ArviZ: ``pip install 'arviz<1' h5netcdf``. Draws of a flow are independent of each other, or, where
+        weights can be trusted, resampled by them, so a few may repeat; either way they are one chain, for which ArviZ's
+        R̂ is not defined. After `refine` there are the chains of the exact sampler, each in the order of time. ArviZ's
+        R̂ needs at least four states of a chain: of 1000 chains so many are kept for up to 45 variables, of fewer
+        chains for more.
 
         Parameters
         ----------
         num_draws
-            N.
+            N, over all chains. After `refine` it is rounded up to whole chains, and there are no more than all of them.
         random_state : int, numpy Generator or RandomState, or None
+            For draws of a flow. After `refine` the chains are given as they are.
 
         Returns
         -------
@@ -431,12 +435,16 @@ class Posterior:
             (the query) and column (all variables). Its attributes: lam, q, temperature (as far as they are known),
             message (that of `diagnostics`), versions.
         """
-        rows, free = self.sample(num_draws, random_state, weighted=self.weighted), self._free
-        association = Sample(rows[:, free.row, free.column].T, free).association_draws(slice(None))
+        free = self._free
+        rows = self.source.by_chain(check_count(num_draws)) if isinstance(self.source, ChainSource) else None
+        if rows is None:
+            rows = self.sample(num_draws, random_state, weighted=self.weighted)[None]
+        entries = rows[..., free.row, free.column]
+        association = Sample(entries.reshape(-1, len(free.row)).T, free).association_draws(slice(None))
         association[free.diagonal] = 1.0
         attributes = {"lam": self.lam, "q": self.q, "temperature": self.temperature, "message": self._message()}
         return inference_data(
-            {"precision": rows, "association": self._matrix(association.T)},
+            {"precision": rows, "association": self._matrix(association.T.reshape(entries.shape))},
             tuple(self.names[k] for k in self.query),
             self.names,
             attributes,

@@ -71,9 +71,23 @@ class ChainSource(NamedTuple):
     ----------
     states : (N, s, d) array
         The last ones of all chains first: those are independent of each other.
+    num_chains : int or None
+        How many chains the states come from: state t·num_chains + c is that of chain c, t states before its last one.
+        None if it is not known which chain a state belongs to.
     """
 
     states: Float[np.ndarray, "N s d"]
+    num_chains: int | None = None
+
+    def by_chain(self, num_draws: int) -> Float[np.ndarray, "chains draws s d"] | None:
+        """The states of the first chains, each in the order of time; None if the chains are not known.
+
+        As many whole chains as hold `num_draws` states, at most all of them.
+        """
+        if self.num_chains is None:
+            return None
+        backwards = self.states.reshape(-1, self.num_chains, *self.states.shape[1:])
+        return np.swapaxes(backwards[::-1, : -(-num_draws // len(backwards))], 0, 1)
 
     def sample(self, key: Key[Array, ""], num_draws: int) -> Draws:
         """The first states, in order; where more are wanted than there are, the rest at random."""
