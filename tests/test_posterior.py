@@ -524,6 +524,8 @@ def test_summary_has_a_row_for_each_free_entry(full, blanket):
         "p_positive": blanket.sign_probability(),
         "edge_probability": blanket.edge_probability(0.2),
         "association": blanket.association(),
+        "association_lower": blanket.association_interval(0.8)[0],
+        "association_upper": blanket.association_interval(0.8)[1],
     }
     for label, matrix in pairs.items():
         np.testing.assert_array_equal(table[label].isna(), diagonal)

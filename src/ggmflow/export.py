@@ -33,7 +33,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def entry_table(post: Posterior, level: float = 0.9, rule: str = "f1") -> pd.DataFrame:
-    """`Posterior.summary` with the interval of the association, what it is, and the condition in every row.
+    """`Posterior.summary` with what the association is, and the condition in every row.
 
     Parameters
     ----------
@@ -54,12 +54,10 @@ def entry_table(post: Posterior, level: float = 0.9, rule: str = "f1") -> pd.Dat
     """
     chosen = post.select_edges(rule, level=level if rule == "interval" else None)
     table = post.summary(level, rule=chosen)
-    names, lower, upper = list(post.names), *post.association_interval(level)
+    names = list(post.names)
     a = pd.Index([names[k] for k in post.query]).get_indexer(table["row"].to_list())
     b = pd.Index(names).get_indexer(table["column"].to_list())
     diagonal, inside = post.query[a] == b, np.isin(b, post.query)
-    table["association_lower"] = np.where(diagonal, np.nan, lower[a, b])
-    table["association_upper"] = np.where(diagonal, np.nan, upper[a, b])
     own = np.nan if chosen.probability is None else chosen.probability[a, b]
     table["rule_probability"] = np.where(diagonal, np.nan, own)
     scale = np.where(inside, "partial correlation", "regression weight").astype(object)

@@ -358,12 +358,18 @@ class Posterior:
         Returns
         -------
         DataFrame
-            Columns row, column (names), mean, sd, median, lower, upper, edge, p_positive (`sign_probability`),
-            edge_probability, association. The last three mean nothing for a diagonal entry and are missing there.
+            Columns row, column (names), mean, sd, median, lower, upper (of ω_ij), edge, p_positive
+            (`sign_probability`), edge_probability, association, association_lower, association_upper (its own interval;
+            ω_ij and the association differ in sign). From p_positive on they mean nothing for a diagonal entry and are
+            missing there.
             `attrs` holds level, threshold, the rule in words with its expected_fdr, weighted and the message of
             `diagnostics`.
         """
-        return self._table(level, threshold, rule, weighted)
+        table = self._table(level, threshold, rule, weighted)
+        ends = self._sample.association_quantile(_tails(table.attrs["level"]), self._use(weighted))
+        for label, values in zip(("association_lower", "association_upper"), ends, strict=True):
+            table[label] = np.where(self._free.diagonal, np.nan, values)
+        return table
 
     def to_networkx(
         self,
