@@ -45,7 +45,8 @@ def name_of(page):
 def print_unmixed(*values, **options):
     """Print, but no table of `Posterior.summary` in which numbers of ω_ij stand beside those of opposite sign."""
     for table in values:
-        if isinstance(table, pd.DataFrame) and "threshold" in table.attrs:
+        # Such a table knows its rule; one of differences between groups does not mix, its numbers have one sign.
+        if isinstance(table, pd.DataFrame) and "rule" in table.attrs and "difference" not in table:
             of_entry = {"mean", "median", "lower", "upper"} & set(table)
             assert not of_entry or not {"association", "p_positive"} & set(table), list(table)
     print(*values, **options)

@@ -534,6 +534,45 @@ def test_summary_has_a_row_for_each_free_entry(full, blanket):
     assert blanket.summary(weighted=False).attrs["weighted"] is False
 
 
+ONE_MATRIX = {
+    "mean": {},
+    "sd": {},
+    "median": {},
+    "edges": {"level": 0.8},
+    "association": {},
+    "edge_probability": {"threshold": 0.2},
+    "sign_probability": {},
+    "local_false_sign_rate": {},
+    "quantile": {"probs": 0.3},
+}
+
+
+@pytest.mark.parametrize("name", ONE_MATRIX)
+def test_a_matrix_as_a_frame(blanket, name):
+    """Rows are the query in the order asked, d and b of a, b, c, d; without the argument it is an array."""
+    array = getattr(blanket, name)(**ONE_MATRIX[name])
+    frame = getattr(blanket, name)(**ONE_MATRIX[name], as_frame=True)
+    assert type(array) is np.ndarray
+    expected = pd.DataFrame(array, pd.Index(["d", "b"], name="row"), pd.Index(list("abcd"), name="column"))
+    pd.testing.assert_frame_equal(frame, expected)
+
+
+def test_matrices_of_the_query_and_several_matrices_as_a_frame(blanket):
+    frame = blanket.partial_correlation(as_frame=True)
+    assert list(frame.index) == list(frame.columns) == ["d", "b"]
+    assert frame.loc["d", "b"] == blanket.partial_correlation()[0, 1]
+    for name in ("interval", "association_interval"):
+        ends, frame = getattr(blanket, name)(0.8), getattr(blanket, name)(0.8, as_frame=True)
+        assert frame.index.names == ["part", "row"] and frame.shape == (4, 4)
+        for k, part in enumerate(("lower", "upper")):
+            np.testing.assert_array_equal(frame.loc[part], ends[k])
+            assert list(frame.loc[part].index) == ["d", "b"]
+    frame = blanket.quantile([0.75, 0.25], as_frame=True)
+    for k, prob in enumerate((0.75, 0.25)):
+        np.testing.assert_array_equal(frame.loc[prob], blanket.quantile([0.75, 0.25])[k])
+    assert frame.loc[(0.25, "b"), "c"] == blanket.quantile(0.25)[1, 2]
+
+
 def test_graph_of_a_full_matrix(full):
     graph = full.to_networkx(level=0.9)
     assert set(graph.nodes) == {"a", "b", "c"} and all(node["query"] for node in graph.nodes.values())

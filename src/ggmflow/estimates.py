@@ -7,9 +7,10 @@ Association of i and j: the partial correlation −ω_ij/√(ω_ii ω_jj), or, w
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Bool, Float, Int
 
 from ggmflow.precision import FreeEntries
@@ -17,6 +18,9 @@ from ggmflow.weights import blocks, sort_order, weighted_quantile
 
 Weights = Float[np.ndarray, " N"]
 Entries = Float[np.ndarray, " D"]
+# What an estimate with an argument `as_frame` gives: an array (..., s, d), or if that is true a DataFrame.
+Matrix = Float[np.ndarray, "*k s d"] | Any
+ENDS = ("lower", "upper")  # of an interval
 
 
 @final
@@ -112,3 +116,29 @@ class Sample:
     def _expect(self, function: Callable[[slice], np.ndarray], w: Weights) -> Entries:
         """E of a function that maps a slice of entries to (entries, draws), a block at a time."""
         return np.concatenate([function(part) @ w for part in blocks(*self.values.shape)])
+
+
+def named(
+    values: np.ndarray, rows: Sequence[str], columns: Sequence[str], parts: Sequence[float | str] | None = None
+) -> pd.DataFrame:
+    """A matrix, or several below each other, as a DataFrame with names.
+
+    Parameters
+    ----------
+    values : (s, d) array, or (k, s, d) with `parts`
+        The matrix, or k of them.
+    rows, columns
+        The s and d names.
+    parts
+        What each of k matrices is: the first level of the index, whose name is "part".
+
+    Returns
+    -------
+    DataFrame
+        Index "row", columns "column", as in `Posterior.summary`.
+    """
+    index = pd.Index(rows, name="row")
+    if parts is not None:
+        index = pd.MultiIndex.from_product([parts, rows], names=["part", "row"])
+        values = values.reshape(-1, len(columns))
+    return pd.DataFrame(values, index=index, columns=pd.Index(columns, name="column"))

@@ -6,6 +6,7 @@ How draws are made is the business of a `Source`.
 """
 
 import warnings
+from collections.abc import Sequence
 from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, cast, final
@@ -14,13 +15,13 @@ import jax
 import networkx as nx
 import numpy as np
 import pandas as pd
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 from numpy.typing import ArrayLike
 
 from ggmflow.card import Level, card, name_some
 from ggmflow.data import Scatter
 from ggmflow.edges import EdgeSelection, Penalty, find_rule, select
-from ggmflow.estimates import Sample
+from ggmflow.estimates import ENDS, Matrix, Sample, named
 from ggmflow.inference_data import inference_data
 from ggmflow.memory import require
 from ggmflow.precision import check_rows, free_entries
@@ -55,7 +56,9 @@ class Posterior:
     """Posterior of the precision matrix Ω, or of the rows [Ω₁₁ Ω₁₂] of a query, at one (λ, q, temperature).
 
     Every matrix that comes back has a row for each query variable, in the order asked, and a column for each variable,
-    in the order of the data: (s, d), which is (d, d) without a query. Values are in the working scale.
+    in the order of the data: (s, d), which is (d, d) without a query. Values are in the working scale. With
+    ``as_frame=True`` it is a DataFrame with the names of both; several quantiles, or the two ends of an interval, are
+    then below each other, with a first level of the index that tells them apart: ``frame.loc["lower"]``.
 
     Estimates rest on `num_draws` draws made once, at first use. They are weighted by Pareto-smoothed importance weights
     if k̂ < 0.7 (a little less for fewer than 2200 draws); otherwise weights would do more harm than good and all draws
@@ -196,20 +199,23 @@ class Posterior:
         """
         return self._weights is not None and self._weights.reliable and self._sample.gains(self._weights.values)
 
-    def mean(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s d"]:
+    def mean(self, *, weighted: bool | None = None, as_frame: bool = False) -> Matrix:
         """Posterior mean of every entry, (s, d)."""
-        return self._matrix(self._sample.mean(self._use(weighted)))
+        return self._named(self._matrix(self._sample.mean(self._use(weighted))), as_frame)
 
-    def sd(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s d"]:
+    def sd(self, *, weighted: bool | None = None, as_frame: bool = False) -> Matrix:
         """Posterior standard deviation of every entry, (s, d)."""
-        return self._matrix(self._sample.sd(self._use(weighted)))
+        return self._named(self._matrix(self._sample.sd(self._use(weighted))), as_frame)
 
-    def median(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s d"]:
+    def median(self, *, weighted: bool | None = None, as_frame: bool = False) -> Matrix:
         """Posterior median of every entry, (s, d)."""
-        return self._matrix(self._sample.quantile([0.5], self._use(weighted))[0])
+        return self._named(self._matrix(self._sample.quantile([0.5], self._use(weighted))[0]), as_frame)
 
-    def quantile(self, probs: ArrayLike, *, weighted: bool | None = None) -> Float[np.ndarray, "*k s d"]:
-        """Posterior quantiles of every entry: (s, d) for one probability, (k, s, d) for k of them."""
+    def quantile(self, probs: ArrayLike, *, weighted: bool | None = None, as_frame: bool = False) -> Matrix:
+        """Posterior quantiles of every entry: (s, d) for one probability, (k, s, d) for k of them.
+
+        In a DataFrame the matrix of the probability p is ``frame.loc[p]``.
+        """
         try:
             levels = np.asarray(probs)
         except (ValueError, TypeError):  # lists of different lengths, or what is no list
@@ -217,11 +223,16 @@ class Posterior:
         if levels.dtype.kind not in "iuf" or levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
             raise ValueError(f"probs must be one or more probabilities from 0 to 1, got {probs!r}")
         out = self._matrix(self._sample.quantile(np.atleast_1d(levels), self._use(weighted)))
-        return out if levels.ndim else out[0]
+        if not levels.ndim:
+            return self._named(out[0], as_frame)
+        return self._named(out, as_frame, levels.tolist())
 
-    def interval(self, level: float = 0.9, *, weighted: bool | None = None) -> Float[np.ndarray, "2 s d"]:
-        """Lower and upper end of the equal-tailed credible interval of every entry, (2, s, d)."""
-        return self._matrix(self._sample.quantile(_tails(level), self._use(weighted)))
+    def interval(self, level: float = 0.9, *, weighted: bool | None = None, as_frame: bool = False) -> Matrix:
+        """Lower and upper end of the equal-tailed credible interval of every entry, (2, s, d).
+
+        In a DataFrame they are ``frame.loc["lower"]`` and ``frame.loc["upper"]``.
+        """
+        return self._named(self._matrix(self._sample.quantile(_tails(level), self._use(weighted))), as_frame, ENDS)
 
     def select_edges(
         self,
@@ -279,15 +290,16 @@ class Posterior:
         threshold: float | None = None,
         cut: float | None = None,
         weighted: bool | None = None,
-    ) -> Bool[np.ndarray, "s d"]:
+        as_frame: bool = False,
+    ) -> Matrix:
         """The edges alone of `select_edges`, (s, d) of bool; no variable has an edge to itself.
 
         ``edges()`` is the default rule, ``edges(level=0.9)`` the entries whose 90 % credible interval excludes zero.
         """
         rule, numbers = find_rule(rule, level=level, rate=rate, threshold=threshold, cut=cut)
-        return self._select(self._use(weighted), rule, numbers).edges
+        return self._named(self._select(self._use(weighted), rule, numbers).edges, as_frame)
 
-    def association(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s d"]:
+    def association(self, *, weighted: bool | None = None, as_frame: bool = False) -> Matrix:
         """Posterior mean of the strength of every pair, (s, d), with ones for a variable and itself.
 
         For two query variables it is the partial correlation −ω_ij/√(ω_ii ω_jj). For a query variable i and a column j
@@ -295,43 +307,51 @@ class Posterior:
         other variables. The two are equal if x_i and x_j are equally well explained by the others, ω_ii = ω_jj. A
         partial correlation lies between −1 and 1, a regression weight need not.
         """
-        return self._matrix(self._sample.association(self._use(weighted)))
+        return self._named(self._matrix(self._sample.association(self._use(weighted))), as_frame)
 
-    def association_interval(self, level: float = 0.9, *, weighted: bool | None = None) -> Float[np.ndarray, "2 s d"]:
+    def association_interval(
+        self, level: float = 0.9, *, weighted: bool | None = None, as_frame: bool = False
+    ) -> Matrix:
         """Lower and upper end of the equal-tailed credible interval of every `association`, (2, s, d)."""
-        return self._matrix(self._sample.association_quantile(_tails(level), self._use(weighted)))
+        return self._named(
+            self._matrix(self._sample.association_quantile(_tails(level), self._use(weighted))), as_frame, ENDS
+        )
 
-    def partial_correlation(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s s"]:
+    def partial_correlation(self, *, weighted: bool | None = None, as_frame: bool = False) -> Matrix:
         """Posterior mean of partial correlations among the query variables, (s, s), in the order asked.
 
         A query does not hold the diagonal of the other variables; see `association` for those.
         """
-        return self._matrix(self._sample.association(self._use(weighted)))[:, self.query]
+        return self._named(
+            self._matrix(self._sample.association(self._use(weighted)))[:, self.query], as_frame, square=True
+        )
 
-    def edge_probability(self, threshold: float = 0.1, *, weighted: bool | None = None) -> Float[np.ndarray, "s d"]:
+    def edge_probability(
+        self, threshold: float = 0.1, *, weighted: bool | None = None, as_frame: bool = False
+    ) -> Matrix:
         """P(|association| > threshold) of every pair, (s, d), 0 for a variable and itself.
 
         Under a continuous posterior no partial correlation (or, for a column outside the query, regression weight; see
         `association`) is exactly zero, so "an edge" means one that is larger than `threshold`.
         """
         threshold = _check_threshold(threshold)
-        return self._matrix(self._sample.edge_probability(threshold, self._use(weighted)))
+        return self._named(self._matrix(self._sample.edge_probability(threshold, self._use(weighted))), as_frame)
 
-    def sign_probability(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s d"]:
+    def sign_probability(self, *, weighted: bool | None = None, as_frame: bool = False) -> Matrix:
         """P(partial correlation > 0) = P(ω_ij < 0) of every pair, (s, d), 1 for a variable and itself.
 
         Near 1 the association is surely positive, near 0 surely negative, at ½ its sign is unknown.
         """
-        return self._matrix(self._sample.sign_probability(self._use(weighted)))
+        return self._named(self._matrix(self._sample.sign_probability(self._use(weighted))), as_frame)
 
-    def local_false_sign_rate(self, *, weighted: bool | None = None) -> Float[np.ndarray, "s d"]:
+    def local_false_sign_rate(self, *, weighted: bool | None = None, as_frame: bool = False) -> Matrix:
         """Probability that the likelier sign of an entry is wrong, min(P(ω_ij < 0), P(ω_ij > 0)), (s, d).
 
         At most ½; 0 for a variable and itself. A small rate means that the sign is known, not that there is an edge:
         where all entries are taken to be nonzero, many that are zero have one.
         """
         positive = self._matrix(self._sample.sign_probability(self._use(weighted)))
-        return np.minimum(positive, 1 - positive)
+        return self._named(np.minimum(positive, 1 - positive), as_frame)
 
     def summary(
         self,
@@ -683,6 +703,14 @@ class Posterior:
 
     def _matrix(self, entries: np.ndarray) -> np.ndarray:
         return entries[..., self._free.position]
+
+    def _named(
+        self, values: np.ndarray, as_frame: bool, parts: Sequence[float | str] | None = None, *, square: bool = False
+    ) -> Matrix:
+        if not as_frame:
+            return values
+        rows = [self.names[k] for k in self.query]
+        return named(values, rows, rows if square else self.names, parts)
 
     def _table(
         self, level: float | None, threshold: float, rule: str | EdgeSelection | None, weighted: bool | None
