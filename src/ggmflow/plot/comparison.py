@@ -1,6 +1,7 @@
 """Pair by pair: intervals beside other estimates, probabilities of an edge, differences between two groups."""
 
 from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -30,14 +31,16 @@ from ggmflow.plot.style import (
     NEUTRAL,
     POSITIVE,
     SMALL,
-    legend,
+    inches,
     legend_below,
     new_axes,
     open_frame,
+    overlaps,
     room_for,
     set_title,
     short,
 )
+from ggmflow.plot.ticks import set_names
 from ggmflow.posterior import Posterior
 from ggmflow.precision import association
 
@@ -143,7 +146,8 @@ def against_graphical_lasso(
     ax.plot(ends, ends, color=NEUTRAL, lw=1, ls=DASHED, zorder=0)
     ax.axhline(0, color=NEUTRAL, lw=0.6, zorder=0)
     apart = np.argsort(-np.abs(x - middle), kind="stable")[:count]
-    _name_points(ax, x[apart], middle[apart], pair_names(pairs[apart], post.names, post.query))
+    names = [pair_names(pairs[apart], post.names, post.query, most) for most in (20, 12)]
+    _name_points(ax, x[apart], middle[apart], list(zip(*names, strict=True)))
     words = scale_name("association", post)
     ax.set_xlabel(f"{label}: {words}", parse_math=False)
     ax.set_ylabel(f"posterior: median {words}, {level:.0%} interval")
@@ -152,7 +156,7 @@ def against_graphical_lasso(
         Line2D([], [], ls="", marker="o", ms=4, mec=LINES[0], mfc="white", label="interval holds zero"),
         Line2D([], [], color=NEUTRAL, lw=1, ls=DASHED, label="equal"),
     ]
-    legend(ax, handles, loc="lower right")
+    legend_below(ax, handles)
     open_frame(ax)
     set_title(ax, title or _condition(post))
     return ax
@@ -284,24 +288,36 @@ def _forest(
 
 
 def _name_rows(ax: Axes, names: list[str]) -> None:
-    ax.set_yticks(range(len(names)), names, fontsize=SMALL, parse_math=False)
+    set_names(ax.yaxis, names, most=len(names))
     ax.tick_params(axis="y", length=0)
     # Long names take room from the axes, which titles and legends must fit.
     ax.figure.canvas.figure.draw_without_rendering()
 
 
-def _name_points(ax: Axes, x: Float[np.ndarray, " m"], y: Float[np.ndarray, " m"], names: list[str]) -> None:
-    """Names beside points, away from the diagonal; of two that would run into each other, the first."""
-    written: list[tuple[bool, float]] = []
-    reach = 0.04 * np.ptp(ax.get_ylim())
-    for a, b, name in zip(x.tolist(), y.tolist(), names, strict=True):
-        left = b > a
-        if any(left == side and abs(b - other) < reach for side, other in written):
-            continue
-        written.append((left, b))
-        place = {"textcoords": "offset points", "ha": "right" if left else "left", "va": "center", "zorder": 5}
-        text = ax.annotate(name, (a, b), (-6 if left else 6, 0), fontsize=SMALL, parse_math=False, **place)
-        text.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
+def _name_points(
+    ax: Axes, x: Float[np.ndarray, " m"], y: Float[np.ndarray, " m"], names: list[tuple[str, ...]]
+) -> None:
+    """Names beside points, away from the diagonal if there is room; a name that would overlap another is left out.
+
+    Each point has its name at full length and shorter ones, for where there is less room.
+    """
+    taken = np.empty((0, 4))  # boxes in points: left, bottom, right, top
+    # Layout engines shrink axes later: reckon with a little less than there is.
+    size = 0.85 * 72 * np.array(inches(ax))
+    low, high = np.transpose([ax.get_xlim(), ax.get_ylim()])
+    for at, texts in zip(np.column_stack([x, y]), names, strict=True):
+        middle = size * (at - low) / (high - low)
+        for text, left in product(texts, (at[1] > at[0], at[1] <= at[0])):
+            half = np.array([0.28 * SMALL * len(text) + 3, 0.6 * SMALL])
+            centre = middle + np.array([-half[0] if left else half[0], 0])
+            box = np.array([*(centre - half), *(centre + half)])
+            if 0 <= box[0] and box[2] <= size[0] and not overlaps(box, taken):
+                taken = np.vstack([taken, box])
+                place = {"textcoords": "offset points", "ha": "right" if left else "left", "va": "center", "zorder": 5}
+                made = ax.annotate(text, at, (-6 if left else 6, 0), fontsize=SMALL, parse_math=False, **place)
+                made.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
+                made.set_in_layout(False)  # names are placed within the axes, and must not make these narrower
+                break
 
 
 def _graphical_lasso(post: Posterior) -> Float[np.ndarray, "s d"]:

@@ -13,7 +13,6 @@ from ggmflow.plot.style import (
     NEUTRAL,
     SMALL,
     lam_axis,
-    legend,
     legend_below,
     new_axes,
     open_frame,
@@ -70,7 +69,8 @@ def evidence_curve(
     if len(lams) > 1:
         ax.set_xlim(lams[0] / 1.05, lams[-1] * 1.05)
     ax.set_ylabel("log evidence (nats)")
-    legend(ax, handles)
+    ax.ticklabel_format(axis="y", useOffset=False)
+    legend_below(ax, handles)
     open_frame(ax)
     set_title(ax, title)
     return ax

@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
 
 from ggmflow.plot.pairs import scale_name
-from ggmflow.plot.style import DOUBT, SIGNED, SMALL, new_axes, room_for, set_names, set_title, short
+from ggmflow.plot.style import DOUBT, SIGNED, SMALL, new_axes, room_for, set_title, short
+from ggmflow.plot.ticks import set_names
 from ggmflow.posterior import Posterior
 from ggmflow.weights import blocks
 
@@ -131,7 +132,7 @@ def _bar(ax: Axes, image: AxesImage, words: str) -> None:
 
 
 def _label(ax: Axes, names: Sequence[str], rows: Sequence[str]) -> None:
-    set_names(ax.xaxis, names, rotation=90)
+    set_names(ax.xaxis, names, vertical=True)
     set_names(ax.yaxis, rows)
 
 

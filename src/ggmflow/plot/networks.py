@@ -17,7 +17,7 @@ from ggmflow import views
 from ggmflow.edges import EdgeSelection
 from ggmflow.estimator import GraphicalFlow
 from ggmflow.plot.pairs import ask, joined_pairs, scale_name
-from ggmflow.plot.style import NEGATIVE, NEUTRAL, POSITIVE, SMALL, inches, legend_below, new_axes, set_title
+from ggmflow.plot.style import NEGATIVE, NEUTRAL, POSITIVE, SMALL, inches, legend_below, new_axes, overlaps, set_title
 from ggmflow.posterior import Posterior
 from ggmflow.precision import partial_correlation
 
@@ -273,7 +273,7 @@ def _nodes(
             middle = at[k] + np.array(shift) * (half + 4)
             box = np.array([*(middle - half), *(middle + half)])
             # A box may not hide another node; a name beside its dot may not touch one.
-            if not _overlaps(box, taken) and not _overlaps(box, others):
+            if not overlaps(box, taken) and not overlaps(box, others):
                 taken = np.vstack([taken, box])
                 break
         else:
@@ -300,10 +300,6 @@ _SHIFTS = ((0, 0), (0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (
 def _dot(ax: Axes, position: Float[np.ndarray, " 2"], asked: bool) -> None:
     face = _QUERY if asked else "white"
     ax.plot(*position, "o", ms=5, mfc=face, mec=NEUTRAL, mew=1.5 if asked else 0.8, zorder=2)
-
-
-def _overlaps(box: Float[np.ndarray, " 4"], others: Float[np.ndarray, "m 4"]) -> bool:
-    return bool(np.any(np.all(box[:2] < others[:, 2:], axis=1) & np.all(others[:, :2] < box[2:], axis=1)))
 
 
 def _explain(ax: Axes, weights: Float[np.ndarray, " m"], width: float, words: str) -> None:

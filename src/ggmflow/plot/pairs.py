@@ -71,11 +71,11 @@ def _position(each: Any, names: Sequence[str]) -> int:
     raise ValueError(f"a variable is a name or a position from 0 to {len(names) - 1}, got {each!r}")
 
 
-def pair_names(pairs: Positions, names: Sequence[str], query: Int[np.ndarray, " s"]) -> list[str]:
-    """Both names of each pair, in the order of row and column."""
+def pair_names(pairs: Positions, names: Sequence[str], query: Int[np.ndarray, " s"], most: int = 20) -> list[str]:
+    """Both names of each pair, in the order of row and column, of so many characters each at most."""
     rows = query[pairs[:, 0]].tolist()
     return [
-        f"{short(str(names[row]))} – {short(str(names[column]))}"
+        f"{short(str(names[row]), most)} – {short(str(names[column]), most)}"
         for row, column in zip(rows, pairs[:, 1].tolist(), strict=True)
     ]
 

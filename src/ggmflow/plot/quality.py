@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from ggmflow.estimator import GraphicalFlow
-from ggmflow.plot.style import DASHED, LINES, NEUTRAL, SMALL, legend, new_axes, open_frame, set_names, set_title
+from ggmflow.plot.style import DASHED, LINES, NEUTRAL, SMALL, inches, legend, new_axes, open_frame, set_title
+from ggmflow.plot.ticks import Spaced, set_names
 from ggmflow.posterior import Posterior
 from ggmflow.weights import khat_limit
 
@@ -41,12 +42,14 @@ def training_curve(history: GraphicalFlow | pd.DataFrame, *, title: str | None =
     if late.size and np.ptp(late) > 0:
         ax.set_ylim(late.min() - 0.05 * np.ptp(late), late.max() + 0.05 * np.ptp(late))
     ax.set(xlabel="step", ylabel="held-out ELBO (nats)")
+    ax.ticklabel_format(axis="y", useOffset=False)
     other = ax.twinx()
     ess = other.plot(table["step"], table["ess"], color=LINES[1], lw=1.4, ls=DASHED, label="relative ESS")
     other.set_ylim(0, 1)
     other.set_ylabel("effective share of draws")
     other.spines["top"].set_visible(False)
     ax.spines["top"].set_visible(False)
+    ax.xaxis.set_major_locator(Spaced())
     legend(ax, [*elbo, *ess], loc="lower right")
     skipped = int(table["skipped"].iloc[-1])
     set_title(ax, title or (f"{skipped} of {int(table['step'].iloc[-1])} steps were skipped" if skipped else None))
@@ -129,10 +132,12 @@ def fit_quality(
     limit = khat_limit(num_draws)
     ax = new_axes(ax, 5.4, 3.6)
     image = ax.imshow(ess, cmap="cividis", vmin=0, vmax=1, origin="lower", aspect="auto", interpolation="nearest")
-    size = ess.size <= 120  # else numbers would run into each other
+    # Layout engines shrink axes later: a cell must have some more room than "-0.17" takes.
+    cell = 72 * np.array(inches(ax)) / [len(lams), len(qs)]
+    written = bool(cell[0] >= 2.9 * SMALL and cell[1] >= 1.6 * SMALL)
     for (i, j), value in np.ndenumerate(khat):
         bad, ink = not value < limit, "white" if ess[i, j] < 0.55 else "black"
-        if size:
+        if written:
             ax.text(
                 j,
                 i,
@@ -163,4 +168,5 @@ def _values(given: ArrayLike | None, default: Float[np.ndarray, " k"]) -> Float[
 
 
 def _numbers(values: Float[np.ndarray, " k"]) -> Sequence[str]:
-    return [f"{value:.3g}" for value in values]
+    # No exponents: "1000" is shorter than "1e+03", and said of λ elsewhere.
+    return [np.format_float_positional(float(f"{value:.3g}"), trim="-") for value in values]

@@ -1,4 +1,4 @@
-"""What all pictures share: colours, names shown as they are, axes of λ, labels that thin out.
+"""What all pictures share: colours, names shown as they are, axes of λ.
 
 Colours are those of Okabe and Ito, which colour-blind eyes tell apart. Nothing is told by colour alone: negative
 associations are dashed, lines have markers, what is not chosen is hollow.
@@ -13,12 +13,13 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.ticker import AutoLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
+
+from ggmflow.plot.ticks import LamLocator, Spaced
 
 POSITIVE, NEGATIVE, NEUTRAL = "#0072b2", "#d55e00", "#4d4d4d"
 LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -62,6 +63,11 @@ def inches(ax: Axes) -> tuple[float, float]:
     return box.width / dpi, box.height / dpi
 
 
+def overlaps(box: Float[np.ndarray, " 4"], others: Float[np.ndarray, "m 4"]) -> bool:
+    """Whether a box (left, bottom, right, top) overlaps any of others."""
+    return bool(np.any(np.all(box[:2] < others[:, 2:], axis=1) & np.all(others[:, :2] < box[2:], axis=1)))
+
+
 def legend(ax: Axes, handles: Sequence[Artist], **options: Any) -> Legend | None:
     """A legend of these artists with their labels as they are: matplotlib would hide `_x` and typeset `$x$`."""
     if not handles:
@@ -94,24 +100,20 @@ def dashed_handle(label: str) -> Line2D:
     return Line2D([], [], color=NEUTRAL, lw=1.2, ls=DASHED, label=label)
 
 
-def set_names(axis: Axis, names: Sequence[str], *, most: int = 25, **options: Any) -> None:
-    """Names at 0, 1, 2, …; with hundreds only every so many, so that they can be read."""
-    ticks = range(0, len(names), max(1, -(-len(names) // most)))
-    axis.set_ticks(ticks, [names[k] for k in ticks], **{"fontsize": SMALL, "parse_math": False} | options)
-
-
 def lam_axis(ax: Axes, lam: Float[np.ndarray, " k"]) -> None:
     """A logarithmic axis of λ with plain numbers."""
     ax.set_xscale("log")
     ax.set_xlabel("shrinkage λ")
     if lam[0] < lam[-1]:
         ax.set_xlim(lam[0], lam[-1])
-    wide = lam[-1] > 300 * lam[0]  # 1, 2, 5 of every decade would run into each other
-    ax.xaxis.set_major_locator(LogLocator(subs=(1,) if wide else (1, 2, 5)))
+    ax.xaxis.set_major_locator(LamLocator())
     ax.xaxis.set_major_formatter("{x:g}")
     ax.xaxis.set_minor_locator(NullLocator())
 
 
 def open_frame(ax: Axes) -> None:
-    """No lines above and to the right."""
+    """No lines above and to the right; numbers along both axes as far as there is room for them."""
     ax.spines[["top", "right"]].set_visible(False)
+    for axis in (ax.xaxis, ax.yaxis):
+        if isinstance(axis.get_major_locator(), AutoLocator):
+            axis.set_major_locator(Spaced())

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ggmflow import plot
-from ggmflow.plot.style import LINES, MARKERS, NEUTRAL, SMALL, legend, open_frame, set_names, set_title
+from ggmflow.plot.style import LINES, MARKERS, NEUTRAL, SMALL, legend, open_frame, set_title
+from ggmflow.plot.ticks import set_names
 from ggmflow.reproduce.blanket import clinical
 from ggmflow.reproduce.blanket.work import COMPARED, EDGE, EXPONENTS, STRONGEST, WIDE
 from ggmflow.reproduce.reference import LIMIT

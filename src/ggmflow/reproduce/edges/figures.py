@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from ggmflow.plot.style import DASHED, FAINT, LINES, MARKERS, NEUTRAL, SMALL, open_frame, set_names
+from ggmflow.plot.style import DASHED, FAINT, LINES, MARKERS, NEUTRAL, SMALL, open_frame
+from ggmflow.plot.ticks import set_names
 from ggmflow.reproduce.edges.summary import (
     BGL,
     EVIDENCE,
