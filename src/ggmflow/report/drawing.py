@@ -5,7 +5,8 @@ Names of variables are escaped by `escape` wherever they enter.
 
 import html
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 
 import numpy as np
 from jaxtyping import Float
@@ -16,7 +17,8 @@ from ggmflow.report.numbers import Numbers
 _WIDTH, _HEIGHT = 720, 700  # of the network
 _CELL = (46, 34)  # of a map over (λ, q)
 _CURVE = {"left": 58, "right": 504, "top": 14, "bottom": 204}
-_LONGEST = 22  # letters of a name in the network
+_LONGEST, _SHORT = 22, 12  # letters of a name in the network, and of one where there is little room
+_TICK = 13  # pixels: size of the font of ticks
 
 
 def escape(text: str) -> str:
@@ -68,12 +70,13 @@ def network(numbers: Numbers, names: Sequence[str], query: Sequence[int], layout
             f'stroke-width="{1.2 + 8.8 * min(1.0, abs(value) / top):.2f}">'
             f"<title>{escape(names[a])} – {escape(names[b])}</title></line>"
         )
+    order = sorted(shown, key=lambda node: (node not in query or not blanket, node not in joined))
+    labels = _labels(x, y, {node: names[node] for node in order}, size)
     dots = []
     for node in shown:
         alone, inside = node not in joined, blanket and node in query
         kind = "node" + " query" * inside + " alone" * alone + " off" * (alone and blanket and not inside)
-        name = names[node] if len(names[node]) <= _LONGEST else names[node][: _LONGEST - 1] + "…"
-        anchor, dx, dy = _beside(x[node], 0.6 * size * len(name))
+        name, anchor, dx, dy = labels[node]
         dots.append(
             f'<g class="{kind}" data-node="{node}"><title>{escape(names[node])}</title>'
             f'<circle cx="{x[node]:.1f}" cy="{y[node]:.1f}" r="{8 if inside or size > 14 else 6}"/>'
@@ -87,16 +90,53 @@ def network(numbers: Numbers, names: Sequence[str], query: Sequence[int], layout
     )
 
 
-def _beside(x: float, length: float) -> tuple[str, float, float]:
-    """Anchor and shift of a label that is so long: away from the middle, but within the frame."""
-    if abs(x - _WIDTH / 2) < 0.04 * _WIDTH:
-        return "middle", 0, -13
-    right = x > _WIDTH / 2
-    if x + 11 + length > _WIDTH:
-        right = False
-    elif x - 11 - length < 0:
-        right = True
-    return ("start", 11, 5) if right else ("end", -11, 5)
+def _labels(
+    x: np.ndarray, y: np.ndarray, names: Mapping[int, str], size: float
+) -> dict[int, tuple[str, str, float, float]]:
+    """Text, anchor and shift of the name of each node, where it overlaps no other name and no node.
+
+    Beside the node and away from the middle if there is room, else on another side or shortened, else no text at all:
+    the page names a node that is pointed at. The first nodes choose first.
+    """
+    nodes = np.array([[x[k] - 8, y[k] - 8, x[k] + 8, y[k] + 8] for k in names])
+    taken, out = np.empty((0, 4)), {}
+    for rank, (node, name) in enumerate(names.items()):
+        others = np.vstack([taken, np.delete(nodes, rank, axis=0)])
+        out[node] = "", "start", 11.0, 5.0
+        sides = [("start", 11.0, 5.0), ("end", -11.0, 5.0)]
+        sides = sides if x[node] > _WIDTH / 2 else sides[::-1]
+        sides += [("middle", 0.0, -13.0), ("middle", 0.0, 10 + size)]
+        if abs(x[node] - _WIDTH / 2) < 0.04 * _WIDTH:
+            sides = [sides[2], *sides[:2], sides[3]]
+        for text, (anchor, dx, dy) in product(dict.fromkeys(_shortened(name)), sides):
+            box = label_box(x[node] + dx, y[node] + dy, text, anchor, size)
+            inside = box[0] >= 0 and box[1] >= 0 and box[2] <= _WIDTH and box[3] <= _HEIGHT
+            if inside and not np.any(np.all(box[:2] < others[:, 2:], axis=1) & np.all(others[:, :2] < box[2:], axis=1)):
+                taken, out[node] = np.vstack([taken, box]), (text, anchor, dx, dy)
+                break
+    return out
+
+
+def _shortened(name: str) -> tuple[str, str]:
+    """A name for where there is room, and for where there is little: beginning and end tell names apart."""
+    long = name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
+    half = _SHORT // 2
+    return long, name if len(name) <= _SHORT else f"{name[: half - 1]}…{name[-half:]}"
+
+
+def label_box(x: float, y: float, text: str, anchor: str, size: float) -> Float[np.ndarray, " 4"]:
+    """Left, top, right and bottom of a text in pixels, by the usual width of letters.
+
+    Parameters
+    ----------
+    x, y
+        Where it stands: its base line, and its start, middle or end.
+    text, anchor, size
+        What is written; "start", "middle" or "end"; pixels of the font.
+    """
+    width = 0.58 * size * len(text)
+    left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
+    return np.array([left, y - 0.8 * size, left + width, y + 0.25 * size])
 
 
 def _place(layout: Float[np.ndarray, "d 2"], shown: list[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -132,7 +172,7 @@ def grid_map(numbers: Numbers, cell: Callable[[int, int], tuple[str, str, str]],
     label
         What a screen reader says.
     """
-    k, m, (w, h), left = len(numbers.lam), len(numbers.q), _CELL, 54
+    k, m, (w, h), left = len(numbers.lam), len(numbers.q), _CELL, 68  # room for "0.447" beside q
     out = []
     for i in range(k):
         for j in range(m):
@@ -145,8 +185,7 @@ def grid_map(numbers: Numbers, cell: Callable[[int, int], tuple[str, str, str]],
             )
     x, y = left + numbers.start[0] * w, (m - 1 - numbers.start[1]) * h + 4
     out.append(f'<rect class="cursor" x="{x}" y="{y}" width="{w}" height="{h}"/>')
-    for i, value in enumerate(numbers.lam):
-        out.append(_tick(left + (i + 0.5) * w, m * h + 19, words.number(value), "middle"))
+    out += _ticks_below([left + (i + 0.5) * w for i in range(k)], m * h + 19, numbers.lam)
     for j, value in enumerate(numbers.q):
         out.append(_tick(left - 6, (m - 0.5 - j) * h + 8, words.number(value), "end"))
     width, height = left + k * w + 4, m * h + 42
@@ -156,6 +195,17 @@ def grid_map(numbers: Numbers, cell: Callable[[int, int], tuple[str, str, str]],
         f'<svg viewBox="0 0 {width} {height}" style="max-width:{int(1.15 * width)}px" role="img" '
         f'aria-label="{escape(label)}">{"".join(out)}</svg>'
     )
+
+
+def _ticks_below(positions: Sequence[float], y: float, values: Float[np.ndarray, " k"]) -> list[str]:
+    """Numbers below an axis, without those that would run into the one before."""
+    out, end = [], -np.inf
+    for x, value in zip(positions, values, strict=True):
+        left, _, right, _ = label_box(x, y, words.number(value), "middle", _TICK)
+        if left >= end + 5:
+            out.append(_tick(x, y, words.number(value), "middle"))
+            end = right
+    return out
 
 
 def _tick(x: float, y: float, text: str, anchor: str) -> str:
@@ -217,11 +267,7 @@ def curve(
     for value in np.linspace(low, high, 5):
         text = f"{value:.2g}".replace("-", "−") if abs(value) > 1e-9 else "0"
         out.append(_tick(x[0] - 7, float(y(value)) + 4, text, "end"))
-    last = -np.inf
-    for value, position in zip(axis, x, strict=True):
-        if position - last >= 46:
-            out.append(_tick(position, bottom + 18, words.number(value), "middle"))
-            last = position
+    out += _ticks_below(x, bottom + 18, axis)
     if low < 0 < high:
         zero = float(y(np.array(0.0)))
         out.append(f'<line class="zero" x1="{x[0]}" y1="{zero:.1f}" x2="{x[-1]}" y2="{zero:.1f}"/>')
