@@ -10,6 +10,9 @@ from scipy import stats
 from scipy.special import multigammaln
 
 import ggmflow as gf
+from ggmflow.conditions import Ranges
+from ggmflow.flow.build import untrained_flow
+from ggmflow.sampling import FlowSource
 from ggmflow.train import CHUNK, Report, Trained
 from tests.oracles import log_factor
 
@@ -43,6 +46,30 @@ def pushed(source):
 
     flow = jax.tree.map(push, source.flow, is_leaf=lambda leaf: isinstance(leaf, NonTrainable))
     return source._replace(flow=flow)
+
+
+def prior_source():
+    """The prior of four variables at λ = 2, q = 0.5 under an untrained flow.
+
+    Without data near-singular matrices are common: of a thousand draws one is indefinite after rounding to float32.
+    """
+    flow = untrained_flow(
+        jax.random.key(0),
+        "structured",
+        gf.Scatter.without_data(4),
+        np.arange(4),
+        Ranges((0.5, 8.0), (0.25, 1.25), (1.0, 1.0)),
+    )
+    return FlowSource(flow, np.array([np.log(2.0), 0.5, 0.0]), np.arange(4), gf.Scatter.without_data(4))
+
+
+def key_with_indefinite_draws(draw, num_keys=100):
+    """The first key for which `draw(key)`, (k, s, s), holds a matrix that is not positive definite.
+
+    With 256 draws of `prior_source` one of four or five keys does.
+    """
+    keys = (jax.random.key(k) for k in range(num_keys))
+    return next(key for key in keys if np.linalg.eigvalsh(draw(key)).min() <= 0)
 
 
 class Exact:

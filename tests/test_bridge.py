@@ -77,3 +77,12 @@ def test_path_against_bounded_weights(rng):
         assert estimate.se < 0.03
         # 4 sds, three conditions: 2e-4.
         assert abs(estimate.value - expected) < 4 * np.hypot(estimate.se, se)
+
+
+def test_draws_where_the_other_density_is_zero(rng):
+    """Half a normal density, Z = √(π/2), bridged to N(0, 1), half of whose draws have target zero; |z| < 5, 6e-7."""
+    exact, proposal = np.abs(rng.normal(size=(8, 100))), rng.normal(size=1000)
+    constant = 0.5 * np.log(2 * np.pi)
+    value, se = bridge_to_proposal(np.full(exact.shape, constant), np.where(proposal > 0, constant, -np.inf))
+    assert abs(value - 0.5 * np.log(np.pi / 2)) < 5 * se
+    assert 0 < se < 0.1

@@ -25,6 +25,7 @@ from ggmflow.evidence import (
 from ggmflow.sampling import FlowSource
 from ggmflow.source import as_key
 from ggmflow.weights import ImportanceWeights
+from tests import models
 from tests.models import TABLE, Exact, log_wishart, pushed, quick
 from tests.oracles import log_factor
 
@@ -112,6 +113,45 @@ def test_a_bridge_carries_where_weights_fail(model):
     assert truth.log_Z - found.elbo > 1  # far from it
     assert abs(found.value - truth.log_Z) < 5 * np.hypot(found.se, truth.log_Z_se)
     assert found.se < 0.5  # of some 30 nats; 0.1 to 0.3 by processor, whose rounding makes training another
+
+
+@pytest.fixture(scope="module")
+def exact_prior():
+    """log Z of `models.prior_source` and its standard error: Wishart draws with weights exp(−λΣ|ω|^q) ≤ 1."""
+    wishart = stats.wishart(df=5, scale=np.eye(4) / 2.0)
+    factor = np.exp(log_factor(wishart.rvs(400_000, random_state=np.random.default_rng(0)), 2.0, 0.5, 4))
+    se = np.std(factor) / factor.mean() / np.sqrt(factor.size)
+    return log_wishart(0, 2.0 * np.eye(4)) + np.log(factor.mean()), se
+
+
+def test_a_bridge_from_draws_that_rounding_made_indefinite(monkeypatch, exact_prior):
+    """One of the first draws, from which chains start, is indefinite in float32; five standard errors, 6e-7."""
+    source, num_draws = models.prior_source(), 1000
+    monkeypatch.setattr(ImportanceWeights, "poor", True)
+    key = models.key_with_indefinite_draws(lambda key: source.to_rows(source.entries(key, num_draws)[0][:256]))
+    found = log_normalizer(source, key, num_draws)
+    assert found.method == "bridge" and found.num_invalid == 0
+    assert abs(found.value - exact_prior[0]) < 5 * np.hypot(found.se, exact_prior[1])
+    assert found.se < 0.1
+
+
+class SpoiltSource(FlowSource):
+    """A flow whose first 20 draws are not numbers and have no density."""
+
+    def entries(self, key, num_draws):
+        entries, log_q, log_p = (value.copy() for value in super().entries(key, num_draws))
+        entries[:20], log_p[:20] = np.nan, np.nan
+        return entries, log_q, log_p
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_draws_without_a_density_are_counted_and_have_no_weight(monkeypatch, exact_prior, exact):
+    """Twenty of 4000 draws, a share of 0.005, take that much from log Z; five standard errors beside (bridge), 6e-7."""
+    monkeypatch.setattr(ImportanceWeights, "poor", True)
+    found = log_normalizer(SpoiltSource(*models.prior_source()), as_key(0), 4000, exact=exact)
+    assert found.num_invalid == 20
+    error = 0.02 + 5 * np.hypot(found.se, exact_prior[1]) if exact else 0.5
+    assert abs(found.value - exact_prior[0]) < error
 
 
 def test_prior_is_kept_on_disk(tmp_path, monkeypatch):

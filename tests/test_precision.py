@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ggmflow.precision import check_rows, free_entries, partial_correlation
+from ggmflow.precision import check_rows, free_entries, partial_correlation, restore_definiteness, smallest_eigenvalue
 
 OMEGA = np.array([[2.0, -0.5, 0.0], [-0.5, 1.0, 0.3], [0.0, 0.3, 1.5]])
 
@@ -67,3 +67,29 @@ def test_what_cannot_be_a_precision_matrix_is_refused(change, message):
 def test_a_block_may_be_asymmetric_outside_the_query():
     """Only Ω₁₁ must be symmetric and positive definite; Ω₁₂ may be anything."""
     check_rows(np.array([[1.0, 50.0, 0.2], [0.2, -3.0, 1.0]]), np.array([0, 2]), 3)
+
+
+def test_what_rounding_made_indefinite_is_restored_and_the_rest_left_alone():
+    """Near-singular matrices of any scale, rounded to float32: the diagonal moves by a few times the rounding."""
+    rng, query = np.random.default_rng(0), np.array([3, 0, 1])
+    L = np.tril(rng.normal(size=(200, 3, 3)))
+    L[:, 2, 2] = 1e-6
+    L *= 10.0 ** rng.uniform(-6, 6, size=(200, 3, 1))
+    rows = rng.normal(size=(200, 3, 5))
+    rows[:, :, query] = L @ np.swapaxes(L, 1, 2)
+    rounded = rows.astype(np.float32).astype(float)
+    indefinite = smallest_eigenvalue(rounded[:, :, query]) <= 0
+    assert 20 < indefinite.sum() < 180
+    restored = restore_definiteness(rounded, query)
+    assert np.all(smallest_eigenvalue(restored[:, :, query]) > 0)
+    assert np.all(np.abs(restored - rounded) <= 8 * 2.0**-23 * np.abs(rounded))
+    definite = np.tile(OMEGA, (3, 1, 1))
+    assert restore_definiteness(definite, np.arange(3)) is definite
+
+
+def test_a_matrix_without_a_positive_diagonal_is_restored_too():
+    """Whatever finite matrix it is, the result is positive definite: chains can start from it."""
+    rows = np.array([[[0.0, 0.5], [0.5, 1.0]], [[-1.0, 0.0], [0.0, 1.0]], [[1.0, 5.0], [5.0, 1.0]]])
+    restored = restore_definiteness(rows, np.arange(2))
+    np.testing.assert_array_less(0, smallest_eigenvalue(restored))
+    np.testing.assert_array_equal(restored[:, 0, 1], rows[:, 0, 1])

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import ggmflow as gf
-from tests.models import Exact, pushed
+from ggmflow.sampling import FlowSource
+from tests.models import Exact, key_with_indefinite_draws, prior_source, pushed
 
 
 @pytest.mark.parametrize("kind", ["full", "blanket"])
@@ -69,3 +70,19 @@ def test_no_data_is_a_scatter_too():
     assert empty.n == 0 and not empty.matrix.any()
     with pytest.raises(ValueError, match="positive number"):
         gf.Scatter(np.eye(2), 0, np.zeros(2), np.ones(2), ("a", "b"))
+
+
+@pytest.mark.filterwarnings("ignore::ggmflow.PoorFitWarning")
+def test_every_draw_starts_a_chain_also_where_rounding_made_it_indefinite():
+    source = prior_source()
+    draws = source.sample(key_with_indefinite_draws(lambda key: source.sample(key, 256).precision), 256)
+
+    class Fixed(FlowSource):
+        def sample(self, key, num_draws):
+            return draws
+
+    post = gf.Posterior(Fixed(*source), tuple("abcd"), np.arange(4), 2.0, 0.5, 1.0, num_draws=256)
+    post.weighted = False  # the draws as they are
+    refined = post.refine(4, num_chains=256)
+    assert refined.refinement.num_chains == 256
+    assert np.linalg.eigvalsh(refined.sample(256)).min() > 0

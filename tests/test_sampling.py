@@ -3,11 +3,17 @@
 import jax
 import numpy as np
 import pytest
+from paramax import unwrap
+from scipy import stats
 
 from ggmflow.data import Scatter
 from ggmflow.flow.build import build_flow
+from ggmflow.flow.columns import widen
+from ggmflow.precision import smallest_eigenvalue
 from ggmflow.sampling import FlowSource, chunk_size, large_chunk_size
 from ggmflow.simulate import toy_problem
+from ggmflow.target import entry_indices
+from tests.models import key_with_indefinite_draws, prior_source
 
 LOW, HIGH = np.array([np.log(0.5), 0.25, np.log(0.01)]), np.array([np.log(8.0), 1.25, 0.0])
 CONDITION = np.array([np.log(2.0), 0.5, 0.0])
@@ -116,12 +122,35 @@ def test_many_draws_come_in_large_chunks(case):
     assert len(np.unique(draws.precision[:, 0, 0])) == size + 10
 
 
-def test_no_matrix_has_no_density_and_a_singular_one_is_named(case):
+def test_log_prob_of_near_singular_matrices(case):
+    """Against the other direction, noise to matrix, in float64; float32 has no Cholesky factor for these matrices."""
+    source, query = case
+    s, order = len(query), source.order
+    row, col = entry_indices(4, s)
+    z = np.random.default_rng(0).normal(size=(5, len(row)))
+    last = np.flatnonzero((row == s - 1) & (col == s - 1))[0]
+    z[1:, last] -= [10.0, 20.0, 30.0, 40.0]
+    with jax.enable_x64(True):
+        flow, condition = widen(source.flow), jax.numpy.asarray(source.condition)
+        push = jax.vmap(unwrap(flow).bijection.transform_and_log_det, (0, None))
+        entries, log_det = (np.asarray(value) for value in push(jax.numpy.asarray(z), condition))
+    expected = stats.norm.logpdf(z).sum(axis=1) - log_det
+    ordered = np.zeros((5, s, 4))
+    ordered[:, col, row] = entries
+    ordered[:, row[row < s], col[row < s]] = entries[:, row < s]
+    rows = np.empty_like(ordered)
+    rows[..., order] = ordered
+    eigenvalues = smallest_eigenvalue(ordered[:, :, :s])
+    assert eigenvalues[0] > 1e-3 and 0 < eigenvalues.min() < 1e-9
+    np.testing.assert_allclose(source.log_prob(rows), expected, atol=2e-2)
+
+
+def test_no_matrix_has_no_density_and_an_indefinite_one_is_named(case):
     source, query = case
     rows = source.sample(jax.random.key(3), 3).precision
     assert source.log_prob(rows[:0]).shape == (0,)
     a, b = query[:2]
-    rows[1, 0, b] = rows[1, 1, a] = np.sqrt(rows[1, 0, a] * rows[1, 1, b]) * (1 - 1e-12)
+    rows[1, 0, b] = rows[1, 1, a] = np.sqrt(rows[1, 0, a] * rows[1, 1, b]) * (1 + 1e-12)
     with pytest.raises(ValueError, match="matrix 1 of 3 is too near singular"):
         source.log_prob(rows)
 
@@ -159,3 +188,11 @@ def test_a_strong_penalty_is_met_before_any_training(lam, q):
     source = FlowSource(flow, np.array([np.log(lam), q, 0.0]), np.arange(24), Scatter.from_data(X))
     draws = source.sample(jax.random.key(2), 400)
     assert np.std(draws.log_target - draws.log_prob) < 3
+
+
+def test_chains_start_from_draws_that_rounding_made_indefinite():
+    source = prior_source()
+    start = source.sample(key_with_indefinite_draws(lambda key: source.sample(key, 256).precision), 256).precision
+    chains = source.refine(jax.random.key(1), start, 2, 2)
+    assert chains.draws.shape == (256, 2, 4, 4)
+    assert np.linalg.eigvalsh(chains.pooled).min() > 0

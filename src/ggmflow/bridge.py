@@ -58,7 +58,8 @@ def bridge(
     Parameters
     ----------
     log_ratio_1, log_ratio_2
-        log p̃₁ − log p̃₂ at draws of the first and of the second density, one row per chain.
+        log p̃₁ − log p̃₂ at draws of the first and of the second density, one row per chain. A draw where the other
+        density is zero has ∞ on the first side and −∞ on the second.
     share
         s₁; best is the first side's share of all effective draws. Any value gives a consistent estimate.
     """
@@ -72,6 +73,7 @@ def bridge(
         return float(np.mean(side_2) / share - np.mean(side_1) / (1 - share))
 
     ends = np.concatenate([log_ratio_1.ravel(), log_ratio_2.ravel()])
+    ends = ends[np.isfinite(ends)]
     margin = abs(M) + 50
     r = float(root_scalar(excess, bracket=(ends.min() - margin, ends.max() + margin), xtol=1e-9).root)
     side_1, side_2 = sides(r)

@@ -62,6 +62,9 @@ class LogNormalizer(NamedTuple):
         "importance" where k̂ allows it. Otherwise "bridge", between the flow and exact chains, or "cumulant", the mean
         of the log weights plus half their variance: right for normal log weights, with a standard error that does not
         know whether they are. "integral" for the prior of many variables, see `prior_integral`; there is no flow then.
+    num_invalid
+        Draws of the flow whose p̃/q is not a number or infinite. They count as draws of weight zero, and no chain starts
+        from them.
     """
 
     value: float
@@ -70,6 +73,7 @@ class LogNormalizer(NamedTuple):
     ess: float
     khat: float
     method: Method
+    num_invalid: int = 0
 
 
 def log_normalizer(source: FlowSource, key: Key[Array, ""], num_draws: int, *, exact: bool = True) -> LogNormalizer:
@@ -89,12 +93,14 @@ def log_normalizer(source: FlowSource, key: Key[Array, ""], num_draws: int, *, e
     entries, log_q, log_p = source.entries(key, num_draws)
     log_ratio = log_p.astype(float) - log_q
     weights = importance_weights(log_ratio)
-    known = {"elbo": weights.elbo, "ess": weights.ess, "khat": weights.khat}
+    known = {"elbo": weights.elbo, "ess": weights.ess, "khat": weights.khat, "num_invalid": weights.num_invalid}
     if not weights.poor:
         return LogNormalizer(weights.log_normalizer, weights.log_normalizer_se, method="importance", **known)
+    usable = np.isfinite(log_ratio)
+    log_ratio = np.where(usable, log_ratio, -np.inf)  # as in the weights
     if not exact:
         return LogNormalizer(*_by_cumulants(log_ratio), method="cumulant", **known)
-    start = source.to_rows(entries[:_CHAINS])
+    start = source.to_rows(entries[np.flatnonzero(usable)[:_CHAINS]])
     chains = source.refine(jax.random.fold_in(key, 1), start, _SWEEPS, _KEPT)
     rows = chains.draws[:, _KEPT // 2 :]
     density = source.log_prob(rows.reshape(-1, *rows.shape[2:])).reshape(rows.shape[:2])

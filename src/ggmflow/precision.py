@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 # Asymmetry up to this, relative to √(ω_ii ω_jj), passes as float32 rounding.
 _ROUNDING = 1e-5
+_EPS_32, _TINY_32 = 2.0**-23, 2.0**-126  # float32: distance from 1 to the next number, smallest normal number
 
 
 def partial_correlation(precision: Float[np.ndarray, "*draws d d"]) -> Float[np.ndarray, "*draws d d"]:
@@ -115,6 +116,53 @@ def free_entries(query: Int[np.ndarray, " s"], n_features: int) -> FreeEntries:
     position[rank[column[inside]], query[row[inside]]] = np.flatnonzero(inside)
     own, partner = position[np.arange(s), query], np.where(inside, rank[column], row)
     return FreeEntries(row, column, position, rank[column] == row, inside, own, partner)
+
+
+def smallest_eigenvalue(block: Float[np.ndarray, "k s s"]) -> Float[np.ndarray, " k"]:
+    """Smallest eigenvalue of symmetric matrices after scaling their diagonals to one, so that units do not matter.
+
+    Diagonal entries that are zero, negative or tiny count as the smallest normal number of float32.
+    """
+    scale = 1 / np.sqrt(np.maximum(np.diagonal(block, axis1=-2, axis2=-1), _TINY_32))
+    return np.linalg.eigvalsh(block * scale[:, :, None] * scale[:, None, :])[:, 0]
+
+
+def restore_definiteness(rows: Float[np.ndarray, "k s d"], query: Int[np.ndarray, " s"]) -> Float[np.ndarray, "k s d"]:
+    """Rows [Ω₁₁ Ω₁₂] with a positive definite Ω₁₁, from rows that rounding to float32 may have made indefinite.
+
+    With μ the smallest eigenvalue of Ω₁₁ scaled to a unit diagonal and ε = 2⁻²³ that of float32, rows with μ < ε get
+    ω_jj (1 + ε + 2 max(−μ, 0)) in place of ω_jj, after which μ is at least ε. Rounding makes −μ no larger than a few ε,
+    so the change is of the size of the rounding. Rows with μ ≥ ε are returned as they are.
+
+    Parameters
+    ----------
+    rows : (k, s, d) array
+        Finite, with a symmetric Ω₁₁.
+    query : (s,) array of int
+        Column to which each row belongs.
+
+    Returns
+    -------
+    (k, s, d) array
+
+    Examples
+    --------
+    >>> rounded = np.array([[[1.0, 1.0, 0.3], [1.0, 1.0, 0.5]]])  # Ω₁₁ is singular
+    >>> restored = restore_definiteness(rounded, np.array([0, 1]))
+    >>> bool(np.linalg.det(restored[0, :, :2]) > 0), float(np.max(np.abs(restored - rounded)))
+    (True, 1.1920928955078125e-07)
+    """
+    block = rows[:, :, query]
+    smallest = smallest_eigenvalue(block)
+    lost = np.flatnonzero(smallest < _EPS_32)
+    if not lost.size:
+        return rows
+    # Twice what is missing, or in a matrix that is far from definite ε would be lost in the rounding of μ.
+    increase = _EPS_32 + 2 * np.maximum(-smallest[lost], 0.0)
+    diagonal = np.maximum(np.diagonal(block, axis1=-2, axis2=-1), _TINY_32)
+    out = rows.copy()
+    out[lost[:, None], np.arange(len(query)), query] += increase[:, None] * diagonal[lost]
+    return out
 
 
 def check_rows(

@@ -62,7 +62,7 @@ def run_chains(
     key
         For the chains.
     start
-        Rows to start from.
+        Rows to start from; see `Refinable.refine`.
     free
         Where the free entries stand.
     plain
@@ -77,11 +77,6 @@ def run_chains(
     refinement
         What they tell.
     """
-    diagonal = free.column[free.own]  # the query
-    usable = np.linalg.eigvalsh(start[:, :, diagonal])[:, 0] > 0  # rounding to float32 may have lost it
-    if not usable.any():
-        raise ValueError("no draw is positive definite in double precision: use a larger λ")
-    start = start[usable]
     keep = int(np.clip(_MEMORY // start.nbytes, _MIN_KEPT, _MAX_KEPT))
     chains = source.refine(key, start, max(sweeps, keep), keep)
     kept = chains.draws[:, keep // 2 :]

@@ -14,12 +14,17 @@ from ggmflow import gibbs
 from ggmflow.cache import compilation_cache_enabled
 from ggmflow.data import Scatter
 from ggmflow.flow.build import MatrixFlow, draw, log_prob
+from ggmflow.flow.columns import widen
 from ggmflow.gibbs import Chains
 from ggmflow.memory import require
+from ggmflow.precision import restore_definiteness, smallest_eigenvalue
 from ggmflow.source import Draws
 from ggmflow.target import cholesky_columns, entry_indices, unnormalized_log_prob
 
 _FLOAT32_LIMIT = 1e5  # where its rounding is 0.008
+# Smallest eigenvalue, for a unit diagonal, below which log q of a matrix rounded to float32 is wrong by about 0.02 or
+# more: 0.002 was seen at 1e-5, and the error of a pivot is inverse to its size.
+_NEAR_SINGULAR = 1e-6
 
 _draw = eqx.filter_jit(draw)
 _log_prob = eqx.filter_jit(log_prob)
@@ -97,25 +102,33 @@ class FlowSource(NamedTuple):
         return entries, log_q, log_p
 
     def log_prob(self, precision: Float[np.ndarray, "k s d"]) -> Float[np.ndarray, " k"]:
-        """Normalized log density with respect to Lebesgue measure on the free entries of Ω, through the inverse."""
+        """Normalized log density with respect to Lebesgue measure on the free entries of Ω, through the inverse.
+
+        The flow works in float32, but matrices that are too near singular for it are evaluated in float64.
+        """
         if not len(precision):
             return np.empty(0)
-        d, s = len(self.order), self.flow.n_query
-        row, col = entry_indices(d, s)
-        rows = np.asarray(precision)[:, :, self.order]
-        entries, condition = rows[:, col, row].astype(np.float32), jnp.asarray(self.condition, jnp.float32)
-        # Chunks of one size here too: how many matrices are asked for would be compiled in otherwise.
-        size = chunk_size(self.flow.n_entries)
-        padded = np.concatenate([entries, np.repeat(entries[-1:], -len(entries) % size, axis=0)])
-        with compilation_cache_enabled(), jax.enable_x64(False):
-            parts = [_log_prob(self.flow, jnp.asarray(part), condition) for part in padded.reshape(-1, size, len(row))]
-        found = np.concatenate(parts, dtype=float)[: len(entries)]
+        rows, s = np.asarray(precision, float)[:, :, self.order], self.flow.n_query
+        row, col = entry_indices(len(self.order), s)
+        entries, size = rows[:, col, row], chunk_size(self.flow.n_entries)
+        found = self._evaluate(entries, size, wide=False)
+        near = np.flatnonzero(np.isnan(found) | (smallest_eigenvalue(rows[:, :, :s]) < _NEAR_SINGULAR))
+        if near.size:  # there are few
+            found[near] = self._evaluate(entries[near], quick_chunk_size(self.flow.n_entries), wide=True)
         if bad := np.flatnonzero(np.isnan(found)).tolist():
-            raise ValueError(
-                f"matrix {bad[0]} of {len(found)} is too near singular for the single precision of the flow: "
-                "its log density is not known"
-            )
+            raise ValueError(f"matrix {bad[0]} of {len(found)} is too near singular: its log density is not known")
         return found
+
+    def _evaluate(self, entries: Float[np.ndarray, "k D"], size: int, *, wide: bool) -> Float[np.ndarray, " k"]:
+        """log q of free entries in the flow's order, in float64 if `wide`; NaN where Ω₁₁ is not positive definite."""
+        # Chunks of one size here too: how many matrices are asked for would be compiled in otherwise.
+        padded = np.concatenate([entries, np.repeat(entries[-1:], -len(entries) % size, axis=0)])
+        with compilation_cache_enabled(), jax.enable_x64(wide):
+            dtype = jnp.float64 if wide else jnp.float32
+            flow, condition = widen(self.flow) if wide else self.flow, jnp.asarray(self.condition, dtype)
+            chunks = padded.reshape(-1, size, entries.shape[1]).astype(dtype)
+            parts = [_log_prob(flow, jnp.asarray(chunk), condition) for chunk in chunks]
+        return np.concatenate(parts, dtype=float)[: len(entries)]
 
     def log_target(self, precision: Float[np.ndarray, "*k s d"]) -> Float[np.ndarray, "*k"]:
         """Tempered log p̃ of rows, in double precision, with respect to the same measure."""
@@ -125,7 +138,8 @@ class FlowSource(NamedTuple):
             return np.asarray(_log_target(rows, S, n, self.lam, self.q, self.temperature))
 
     def refine(self, key: Key[Array, ""], start: Float[np.ndarray, "chains s d"], sweeps: int, keep: int) -> Chains:
-        """Exact chains of at least so many sweeps from given rows; `keep` states of each, evenly spaced."""
+        """Exact chains of at least so many sweeps from draws of the flow; `keep` states of each, evenly spaced."""
+        start = restore_definiteness(start, self.order[: self.flow.n_query])
         settings: dict[str, Any] = {
             "num_draws": keep,
             "num_warmup": 0,

@@ -60,7 +60,10 @@ class Refinable(Source, Protocol):
     """A source that can start exact chains."""
 
     def refine(self, key: Key[Array, ""], start: Float[np.ndarray, "chains s d"], sweeps: int, keep: int) -> Chains:
-        """Chains of at least so many sweeps from given rows, with `keep` states of each, evenly spaced."""
+        """Chains of at least so many sweeps from draws of this source, with `keep` states of each, evenly spaced.
+
+        The draws may have been rounded to float32: a block Ω₁₁ that is no longer positive definite is no error.
+        """
         ...
 
 

@@ -19,6 +19,7 @@ from scipy.linalg import solve_triangular
 from ggmflow.data import Scatter
 from ggmflow.gibbs.sweep import draw_noise, sweep
 from ggmflow.memory import require
+from ggmflow.precision import smallest_eigenvalue
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -236,8 +237,7 @@ def _check_state(rows, lam, scatter):
     """
     lost = ~np.all(np.isfinite(rows), axis=(0, 1))
     block = np.moveaxis(rows[:, : len(rows), ~lost], -1, 0)
-    scale = 1 / np.sqrt(np.abs(np.diagonal(block, axis1=-2, axis2=-1)))
-    lost[~lost] = np.linalg.eigvalsh(block * scale[:, :, None] * scale[:, None, :])[:, 0] <= 0
+    lost[~lost] = smallest_eigenvalue(block) <= 0
     if np.any(lost):
         ratio = lam[lost].max() / np.diag(scatter.matrix).max()
         raise ValueError(
@@ -271,7 +271,9 @@ def _per_chain(lam, q, temperature, start, num_chains, num_draws, shape):
                 f"start must have shape {shape} or (chains, {shape[0]}, {shape[1]}); it has {start.shape}."
             )
         block = start[..., : shape[0]]
-        if not np.allclose(block, np.swapaxes(block, -1, -2)) or np.any(np.linalg.eigvalsh(block) <= 0):
+        # By the same measure as in `_check_state`, so that the last state of a chain can always start another one.
+        definite = smallest_eigenvalue(block.reshape(-1, shape[0], shape[0])) > 0
+        if not np.allclose(block, np.swapaxes(block, -1, -2)) or not np.all(definite):
             raise ValueError("start must be symmetric and positive definite.")
         if start.ndim == 3:
             lengths.add(start.shape[0])
