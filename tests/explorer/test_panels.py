@@ -6,7 +6,8 @@ from bokeh.document import Document
 
 from ggmflow.explorer import prepare
 from ggmflow.explorer.changes import Changes
-from ggmflow.explorer.panels import PairPosterior, histogram_ends
+from ggmflow.explorer.geometry import brief, histogram_ends, lam_ticks, short, sides
+from ggmflow.explorer.panels import PairPosterior
 from ggmflow.explorer.session import Session
 from ggmflow.views import Density
 from tests.models import TABLE, quick
@@ -50,3 +51,36 @@ def test_a_histogram_of_equal_draws():
     found = Density(np.full(50, 0.5), np.full(50, 1 / 50), 0.5, 0.5, 0.5)
     ends = histogram_ends(found)
     assert len(ends) > 1 and ends[0] <= 0.5 <= ends[-1]
+
+
+@pytest.mark.parametrize("ends", [(1.0, 1.1), (1.0, 3.0), (0.5, 8.0), (0.02, 40.0), (0.01, 1000.0), (1e-3, 1e5)])
+def test_ticks_of_lam_do_not_run_into_each_other(ends):
+    """On an axis of 200 pixels, with digits of 6 pixels, and at least 4 pixels between labels."""
+    ticks = np.array(lam_ticks(*ends))
+    assert 3 <= len(ticks) <= 7 and ticks[0] >= 0.999 * ends[0] and ticks[-1] <= 1.001 * ends[1]
+    at = 200 * np.log(ticks / ends[0]) / np.log(ends[1] / ends[0])
+    width = np.array([6 * len(f"{tick:.3g}") for tick in ticks])
+    assert np.all(np.diff(at) >= (width[1:] + width[:-1]) / 2 + 4), ticks
+
+
+def test_usual_ticks_of_lam():
+    assert lam_ticks(1.0, 3.0) == pytest.approx([1, 1.5, 2, 2.5, 3])
+    assert lam_ticks(0.5, 8.0) == pytest.approx([0.5, 1, 2, 5])
+    assert lam_ticks(0.01, 1000.0) == pytest.approx([0.01, 0.1, 1, 10, 100, 1000])
+
+
+def test_short_names_stay_apart():
+    names = [f"creatinine {k:03d} level" for k in range(40)]
+    found = brief(names)
+    assert len(set(found)) == 40 and max(map(len, found)) == 16  # at 15 the ends of 003 and 013 are equal
+    assert brief(["a", "b"]) == ["a", "b"]
+    hopeless = [f"{'x' * 20}{k}{'y' * 20}" for k in range(3)]
+    assert max(map(len, brief(hopeless))) == 18
+
+
+def test_labels_of_nodes_give_way():
+    """Two nodes side by side: the second label goes above its node. A name keeps its end, which tells it apart."""
+    labels = [short(f"haemoglobin level {k}", 12) for k in range(3)]
+    assert len(set(labels)) == 3 and max(map(len, labels)) == 12
+    side = sides(np.array([0.0, 40.0, 400.0]), np.zeros(3), labels)
+    np.testing.assert_array_equal(side, [1, -1, 1])

@@ -172,7 +172,7 @@ def test_a_browser_is_started_with_a_file_that_leads_to_the_address(monkeypatch)
         started.append((address, file.read_text(), stat.S_IMODE(file.parent.stat().st_mode)))
         raise Ended
 
-    monkeypatch.setattr(server, "prepare", lambda model, evidence: None)
+    monkeypatch.setattr(server, "prepare", lambda model, evidence, data_name: None)
     monkeypatch.setattr(server.webbrowser, "open", start)
     with pytest.raises(Ended):
         serve(None, port=0, on_ready=told.append)
@@ -186,7 +186,7 @@ def test_a_browser_is_not_needed(monkeypatch, on_ready):
     async def end(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(server, "prepare", lambda model, evidence: None)
+    monkeypatch.setattr(server, "prepare", lambda model, evidence, data_name: None)
     monkeypatch.setattr(server.webbrowser, "open", lambda address: pytest.fail("opened"))
     monkeypatch.setattr(server.asyncio.Event, "wait", end)
     serve(None, port=0, open_browser=False, on_ready=on_ready)
@@ -196,7 +196,7 @@ def test_the_address_is_printed_where_nobody_asks_for_it(monkeypatch, capsys):
     async def end(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(server, "prepare", lambda model, evidence: None)
+    monkeypatch.setattr(server, "prepare", lambda model, evidence, data_name: None)
     monkeypatch.setattr(server.asyncio.Event, "wait", end)
     serve(None, port=0, open_browser=False)
     assert re.match(r"Explorer at http://localhost:\d+/\?token=[0-9a-f]{32}   Ctrl-C ends it", capsys.readouterr().out)

@@ -30,6 +30,7 @@ from jaxtyping import Float, Int
 from scipy.interpolate import pchip_interpolate
 
 from ggmflow.explorer.changes import Changes
+from ggmflow.explorer.geometry import brief, histogram_ends, lam_ticks, short, sides
 from ggmflow.views import Density, Surface, View
 
 COLUMNS = {"row": "variable", "column": "variable", "association": "assoc.", "lower": "lower", "upper": "upper"}
@@ -37,6 +38,8 @@ COLUMNS |= {"shown": "P(edge)"}
 POSITIVE, NEGATIVE, INK, FAINT, QUERY, ACCENT = "#2166ac", "#d95f02", "#22303c", "#8a97a3", "#fff3c4", "#b5179e"
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 MANY = 60  # nodes whose names fit beside each other
+_FEW = 15  # nodes that leave room for long names
+_PIXELS = np.array([250.0, 230.0])  # of a unit of the network's positions, across and up
 _DROPS = [0, 0.5, 1, 2, 5, 10, 20, 50, 100, 1e6]  # of log evidence below its top
 _BLUES = ["#08306b", "#08519c", "#2171b5", "#4292c6", "#6baed6", "#9ecae1", "#c6dbef", "#deebf7", "#f7fbff"]
 
@@ -85,13 +88,15 @@ class Network:
     """Nodes that stay where they are; width of an edge is its association, colour and dashes its sign."""
 
     def __init__(self, names: tuple[str, ...], query: Int[np.ndarray, " s"], positions: Float[np.ndarray, "d 2"]):
-        self.names, self.positions = names, positions
+        self.names, self.positions, self.brief = names, positions, brief(names)
         self.query = np.isin(np.arange(len(names)), query)
         self.all_shown = len(query) == len(names)
         self.nodes, self.edges, self.marked = (ColumnDataSource() for _ in range(3))
         self.picks = ColumnDataSource({"kind": [], "which": [], "count": []})
         low, high = positions.min(axis=0), positions.max(axis=0)
-        (x_low, y_low), (x_high, y_high) = (low - 0.14).tolist(), (high + 0.12).tolist()
+        # Across, half of the longest label.
+        margin = np.array([max(0.14, 0.0125 * max(len(short(name)) for name in names)), 0.14])
+        (x_low, y_low), (x_high, y_high) = (low - margin).tolist(), (high + margin).tolist()
         self.figure = plot = figure(
             x_range=Range1d(x_low, x_high, bounds=None),
             y_range=Range1d(y_low, y_high, bounds=None),
@@ -191,15 +196,19 @@ class Network:
         marked = shown == (-1 if marked_node is None else marked_node)
         of_query = self.query[shown] & (not self.all_shown)
         size = np.where(of_query, 22, 15 if len(shown) <= MANY else 10)
+        labels = [
+            ("" if not labelled[k] else short(self.names[k]) if len(shown) <= _FEW else self.brief[k]) for k in shown
+        ]
+        side = sides(*(_PIXELS[:, None] * self.positions[shown].T), labels)
         nodes = {
             "node": shown,
             "x": x[shown],
             "y": y[shown],
             "name": [self.names[k] for k in shown],
-            "label": [_short(self.names[k]) if labelled[k] else "" for k in shown],
+            "label": labels,
             "degree": degree[shown],
             "size": size,
-            "offset": size / 2 + 9,
+            "offset": side * (size / 2 + 9),
             "fill": np.where(of_query, QUERY, "#ffffff").tolist(),
             "line": np.where(marked, ACCENT, INK).tolist(),
             "line_width": np.where(marked, 3.0, 1.4),
@@ -279,6 +288,7 @@ class AlongLam:
             name="sparsity",
         )
         _plain(plot)
+        plot.min_border_right = 20  # half of the label at the end of the axis
         log_ticks(plot, low, high)
         plot.yaxis.ticker.desired_num_ticks = 4
         plot.yaxis.formatter = BasicTickFormatter(use_scientific=False)
@@ -342,7 +352,7 @@ class Forest:
         changes.set(self.ticker, ticks=sorted({-_tick(-low), 0.0, _tick(high)}))
         data = {
             "y": -np.arange(len(part)),
-            "label": [f"{_short(a, 16)} – {_short(b, 16)}" for a, b in zip(part["row"], part["column"], strict=True)],
+            "label": [f"{short(a, 16)} – {short(b, 16)}" for a, b in zip(part["row"], part["column"], strict=True)],
             "left": np.full(len(part), left),
             "colour": colours(part["association"].to_numpy()),
             **{label: part[label].to_numpy() for label in ("association", "lower", "upper")},
@@ -451,28 +461,9 @@ class Pairs:
         changes.set(self.table, text=f"<table><thead><tr>{head}<tbody>{''.join(rows)}</table>")
 
 
-def histogram_ends(found: Density) -> Float[np.ndarray, " k"]:
-    """Borders of the bars of a histogram, about 36 of them, over the pair's own range.
-
-    Zero is in the range only if it lies among the draws or near them: with zero always there, all draws of a strong
-    pair would fall into one or two bars.
-    """
-    counted = found.values[found.weights > 0.01 / found.values.size]  # draws of hardly any weight may lie far off
-    low, high = float(counted.min()), float(counted.max())
-    near = (high - low) / 2
-    if 0 < low <= near or -near <= high < 0:
-        low, high = min(low, 0.0), max(high, 0.0)
-    width = max(high - low, 1e-3) / 36
-    # Multiples of the width, so that zero is a border and no bar holds both signs.
-    return width * np.arange(np.floor(low / width), np.floor(high / width) + 2)
-
-
 def log_ticks(plot: figure, low: float, high: float) -> None:
-    """Ticks of λ at 1, 2, 5, 10, … as plain numbers."""
-    decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-    ticks = np.outer(10.0**decades, [1, 2, 5]).ravel()
-    ticks = ticks[(ticks >= low * 0.999) & (ticks <= high * 1.001)]
-    plot.xaxis.ticker = FixedTicker(ticks=ticks.tolist(), minor_ticks=[])
+    """Ticks of λ at round numbers, as plain numbers."""
+    plot.xaxis.ticker = FixedTicker(ticks=lam_ticks(low, high), minor_ticks=[])
     plot.xaxis.formatter = CustomJSTickFormatter(code="return String(Number(tick.toPrecision(3)))")
 
 
@@ -498,10 +489,6 @@ def _plain(plot: figure) -> None:
             major_tick_out=4,
             minor_tick_line_color=None,
         )
-
-
-def _short(name: str, limit: int = 18) -> str:
-    return name if len(name) <= limit else f"{name[: limit - 1]}…"
 
 
 def _tick(reach: float) -> float:
