@@ -142,6 +142,62 @@ def test_a_flow_that_is_too_large():
         gf.GraphicalFlow(progress=False).fit(X)
 
 
+def test_a_whole_matrix_of_2000_variables_needs_more_than_24_gb(monkeypatch, compilations):
+    """XLA's analysis of the compiled step is 35.5 GB, and best and first weights are 2.7 GB more."""
+    monkeypatch.setattr(memory, "available", lambda: 24 * GB)
+    del compilations[:]
+    with pytest.raises(MemoryError, match=r"flow over 2001000 entries .* 3\d(\.\d)? GB .*query=\[\.\.\.\]"):
+        gf.GraphicalFlow(progress=False).fit(np.random.default_rng(0).normal(size=(50, 2000)))
+    assert compilations == []
+
+
+def refused_fit(tmp_path, table):
+    """What a fit that is refused and a summary of its run say; neither advises to resume it."""
+    path, run = tmp_path / "wide.csv", tmp_path / "run"
+    table.to_csv(path, index=False)
+    found = CliRunner().invoke(app, ["fit", str(path), "-o", str(run)])
+    after = CliRunner().invoke(app, ["summary", str(run)])
+    assert found.exit_code == after.exit_code == 2
+    assert "--resume" not in found.stderr + after.stderr and "Traceback" not in found.stderr
+    return found.stderr.splitlines(), after.stderr.splitlines()
+
+
+def test_a_wide_table_is_refused_in_one_line_from_the_command_line(monkeypatch, tmp_path, compilations):
+    monkeypatch.setattr(memory, "available", lambda: 24 * GB)
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 2000))).add_prefix("x")
+    del compilations[:]
+    (line,), _ = refused_fit(tmp_path, table)
+    assert line.startswith("Error: a flow over 2001000 entries and its training need at least 3")
+    assert line.endswith("give --query ..., the variables whose Markov blanket you want, or leave columns out")
+    assert compilations == [] and not (tmp_path / "run").exists()
+
+
+def allocate_too_much(*args, **kwargs):
+    """What JAX raises where memory runs out: no address space has so many bytes."""
+    return jax.block_until_ready(jax.jit(lambda: jax.numpy.zeros(2**50))())
+
+
+@pytest.mark.parametrize("name", ["estimator.untrained_flow", "train._run_chunk"])
+def test_memory_that_runs_out_in_training_is_a_memory_error(monkeypatch, name):
+    monkeypatch.setattr(f"ggmflow.{name}", allocate_too_much)
+    with pytest.raises(MemoryError, match=r"^a flow over 10 entries .* more memory than is available: give query="):
+        gf.GraphicalFlow(lam=2.0, q=1.0, progress=False).fit(TABLE)
+
+
+def test_other_errors_of_jax_stay_as_they_are():
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"), train.memory_errors(4, 4):
+        raise jax.errors.JaxRuntimeError("INTERNAL: the memory is not to blame")
+
+
+def test_memory_that_runs_out_in_training_is_one_line_from_the_command_line(monkeypatch, tmp_path):
+    monkeypatch.setattr("ggmflow.train._run_chunk", allocate_too_much)
+    (_, line), (after,) = refused_fit(tmp_path, TABLE)  # after the live line
+    assert line.startswith("Error: a flow over 10 entries and its training need more memory than is available")
+    assert after.startswith("Error: the fit in") and after.endswith(
+        "failed, and there is nothing to go on with: fit again"
+    )
+
+
 def test_a_query_that_is_too_large(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: 10**6)
     with pytest.raises(MemoryError, match="give a smaller query"):
@@ -205,3 +261,35 @@ def test_the_need_of_a_flow_is_a_lower_bound_and_not_far_off(monkeypatch, archit
     shapes = eqx.filter_eval_shape(start, jax.random.key(0))
     weights = sum(leaf.size for leaf in jax.tree.leaves(shapes) if isinstance(leaf, jax.ShapeDtypeStruct))
     assert 0.2 * 24 * weights < asked[0] < 24 * weights
+
+
+@pytest.mark.parametrize(
+    ("d", "s", "batch_size", "measured"),
+    [
+        # Bytes of arguments and temporary arrays, by XLA's analysis of the compiled step at T = 1.
+        (100, 100, None, 148e6),
+        (200, 200, 8, 154e6),
+        (200, 200, None, 356e6),
+        (200, 200, 64, 616e6),
+        (300, 300, None, 800e6),
+        (1000, 1000, None, 8.87e9),
+        (2000, 2000, None, 35.5e9),
+        (600, 6, None, 170e6),
+        (1200, 6, None, 315e6),
+        (300, 30, None, 128e6),
+        (200, 150, None, 286e6),
+        (1600, 100, None, 940e6),
+    ],
+)
+def test_the_need_of_a_step_is_a_little_below_what_was_measured(monkeypatch, d, s, batch_size, measured):
+    asked = []
+    monkeypatch.setattr(train, "require", lambda need, what, advice: asked.append(need))
+    train.require_memory("structured", d, s, batch_size)
+    assert 0.75 * measured < asked[0] < measured
+
+
+def test_a_whole_matrix_of_300_variables_is_not_refused(monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 24 * GB)
+    train.require_memory("structured", 300, 300)
+    monkeypatch.setattr(memory, "available", lambda: GB)
+    train.require_memory("structured", 300, 300)

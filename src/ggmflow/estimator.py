@@ -51,7 +51,16 @@ from ggmflow.posterior import Posterior, check_count
 from ggmflow.progress import counting_bar, training_bar
 from ggmflow.sampling import FlowSource, chunk_size
 from ggmflow.source import RandomState, as_key
-from ggmflow.train import CHUNK, Report, Trained, default_settings, reports_from_array, require_memory, train
+from ggmflow.train import (
+    CHUNK,
+    Report,
+    Trained,
+    default_settings,
+    memory_errors,
+    reports_from_array,
+    require_memory,
+    train,
+)
 
 _COOLING = (5.0, 100)  # T₀ and the number of stages of the published cooling
 _PAPER_RATE = 1e-2  # of 1e-3, 3e-3 and 1e-2 the best in 400 steps on the toy problem
@@ -206,7 +215,8 @@ class GraphicalFlow(BaseEstimator):
         require_memory(self.architecture, scatter.n_features, len(query), self.batch_size)
         ranges = find_ranges(self.lam, self.q, self.temperature, scatter, query)
         key = as_key(self.random_state)
-        flow = untrained_flow(jax.random.fold_in(key, 0), self.architecture, scatter, query, ranges)
+        with memory_errors(scatter.n_features, len(query)):
+            flow = untrained_flow(jax.random.fold_in(key, 0), self.architecture, scatter, query, ranges)
         settings = default_settings(flow.n_entries, ranges.many_temperatures, self.steps, self.batch_size)
         snapshot_at = ()
         if self.architecture == "paper":
@@ -224,7 +234,8 @@ class GraphicalFlow(BaseEstimator):
         self.n_features_in_ = scatter.n_features
         self.scatter_, self.query_, self._ranges = scatter, query, ranges
         show = self.progress and jax.process_index() == 0
-        with compilation_cache_enabled(), jax.enable_x64(False), training_bar(show) as report:
+        fits = memory_errors(scatter.n_features, len(query))
+        with compilation_cache_enabled(), jax.enable_x64(False), fits, training_bar(show) as report:
             trained = train(
                 flow,
                 jax.random.fold_in(key, 1),

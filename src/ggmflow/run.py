@@ -90,6 +90,8 @@ def open_run(path: str | Path) -> tuple[dict[str, Any], GraphicalFlow]:
     for attempt in range(_ATTEMPTS):
         time.sleep(0.1 * attempt)
         record = read_record(path)
+        if _gave_up(Path(path)):
+            raise RunError(f"the fit in {path} failed, and there is nothing to go on with: fit again")
         if record["status"] != "finished":
             raise RunError(f"the fit in {path} is not finished: go on with `{record['command']} --resume`")
         try:

@@ -176,29 +176,78 @@ def require_memory(architecture: Architecture, n_features: int, n_query: int, ba
     ----------
     architecture
         "structured": an entry may lean on all those above it, in s × d × d weights of two kinds, and has 17 numbers for
-        each of 5 corrections; every draw of a step has its own d × d matrices, or, with a query, every condition that
-        is differentiated at a time.
+        each of 5 corrections; a step keeps arrays of s × d for every draw, and with a query also arrays of d × d for
+        every condition that is differentiated at a time.
         "paper": 4 networks from every entry to 128 numbers, and from those to 24.
     n_features, n_query
         d and s.
     batch_size
         Draws of a step, if not the default.
+
+    Raises
+    ------
+    MemoryError
     """
     if training_devices()[0].platform != "cpu":
         return  # it has a memory of its own, and says so itself
     d, s = n_features, n_query
-    n_entries, batch = s * d - s * (s - 1) // 2, batch_size if isinstance(batch_size, Integral) else 32
+    batch = int(batch_size) if isinstance(batch_size, Integral) else 32
     if architecture == "structured":
-        matrices = int(batch) if s == d else conditions_at_once(max(1, int(batch) // 4), d)
-        # A step was seen to hold a dozen of such matrices; half are counted.
         weights = s * d * (2 * d * num_leanings(d, s) + 85)
-        rest = 6 * d**2 * matrices // jax.process_count()
+        rest = _numbers_of_a_step(d, s, batch) // jax.process_count()
     else:
-        weights, rest = 4 * 128 * 25 * n_entries, 0
-    advice = "give query=[...]" if s == d else "give a smaller query"
-    advice += ", the variables whose Markov blanket you want, or leave columns out"
+        weights, rest = 4 * 128 * 25 * _num_entries(d, s), 0
     # Six of each: weight, average, best so far, gradient, its two moments.
-    require(4 * (6 * weights + rest), f"a flow over {n_entries} entries and its training", advice)
+    require(4 * (6 * weights + rest), _training_of(d, s), _smaller_problem(d, s))
+
+
+def _numbers_of_a_step(d: int, s: int, batch: int) -> int:
+    """Numbers that a step of the structured flow keeps at least, besides weights.
+
+    XLA's analysis of the compiled step, from d = 200 to 2000, gives 51 arrays of s × d for every draw: the five
+    corrections and their gradients, matrix and factor, the transport and its partial derivatives, and what backward
+    passes keep of them. For a query it gives also 11 to 17 arrays of d × d for every condition, which its draws share.
+    A little less is counted, so that whatever might work is tried.
+    """
+    per_condition = 2 if batch < 16 else 4  # as in `default_settings`
+    num_conditions = max(0, batch) // per_condition
+    if s == d or num_conditions == 0:
+        return 50 * s * d * batch
+    at_once = conditions_at_once(num_conditions, d)
+    return at_once * (50 * s * d * per_condition + 10 * d**2)
+
+
+@contextmanager
+def memory_errors(n_features: int, n_query: int) -> Iterator[None]:
+    """Raise MemoryError, with the advice of `require_memory`, where JAX could not allocate memory.
+
+    Parameters
+    ----------
+    n_features, n_query
+        d and s of the flow that is built or trained in the block.
+    """
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        # Older versions of JAX have the code only as the first word of the message.
+        if not getattr(error, "error_code_string", str(error)).startswith("RESOURCE_EXHAUSTED"):
+            raise
+        what, advice = _training_of(n_features, n_query), _smaller_problem(n_features, n_query)
+        raise MemoryError(f"{what} need more memory than is available: {advice}") from error
+
+
+def _num_entries(d: int, s: int) -> int:
+    return s * d - s * (s - 1) // 2
+
+
+def _training_of(d: int, s: int) -> str:
+    return f"a flow over {_num_entries(d, s)} entries and its training"
+
+
+def _smaller_problem(d: int, s: int) -> str:
+    """Advice to those whose flow does not fit."""
+    query = "give query=[...]" if s == d else "give a smaller query"
+    return f"{query}, the variables whose Markov blanket you want, or leave columns out"
 
 
 def train(
