@@ -1,5 +1,7 @@
 """Ranges of (λ, q, T) and points within them; what is refused is tested with the estimator."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -56,8 +58,37 @@ def test_scales_of_columns_do_not_matter_but_where_they_should():
     assert likely_lam(many, np.arange(2)) == pytest.approx(100 * likely_lam(one, np.arange(2)))
 
 
-def test_impossible_advice_is_not_given():
-    with pytest.raises(
-        ValueError, match=r"q=3 is outside the fitted range 0\.25 … 1\.25, and no fit goes beyond 0\.1 … 2"
-    ):
-        RANGES.condition(2.0, 3.0, 0.1)
+IMPOSSIBLE = {
+    "lam": {-1.0: "must be positive", 0.0: "must be positive", 1e-31: "1e-30 … 1e+30", 1e31: "1e-30 … 1e+30"},
+    "q": {-0.5: "must be positive", 0.0: "must be positive", 0.05: "0.1 … 2", 3.0: "0.1 … 2"},
+    "temperature": {-1.0: "must be positive", 0.0: "must be positive", 1e-13: "1e-12 … 1", 1.5: "1e-12 … 1"},
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, known in IMPOSSIBLE.items() for value in known])
+def test_no_fit_is_advised_where_none_is_possible(name, value):
+    with pytest.raises(ValueError) as caught:
+        RANGES.condition(**{"lam": 2.0, "q": 1.0, "temperature": 0.1, name: value})
+    assert IMPOSSIBLE[name][value] in str(caught.value) and "fit again" not in str(caught.value)
+    assert str(caught.value).startswith(f"{name}={value:g} is outside the fitted range ")
+    with pytest.raises(ValueError):
+        find_ranges(**{"lam": 2.0, "q": 1.0, "temperature": 0.1, name: value}, scatter=SCATTER, query=np.arange(2))
+
+
+POSSIBLE = {
+    "lam": (1e-30, 0.1, 0.4999999, 8.000001, 8.0000001, 12.3456789, 1e30),
+    "q": (0.1, 0.2, 0.2499999, 1.2500001, 2.0),
+    "temperature": (1e-12, 0.001, 0.00999999999, 0.50000001, 1.0),
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, known in POSSIBLE.items() for value in known])
+@pytest.mark.parametrize(
+    "ranges", [RANGES, Ranges((1.23456789, 1.23456789), (0.7654321, 0.7654321), (0.12345678,) * 2)]
+)
+def test_a_range_that_is_advised_can_be_fitted_and_holds_the_value(name, value, ranges):
+    with pytest.raises(ValueError) as caught:
+        ranges.condition(**{"lam": ranges.lam[0], "q": ranges.q[0], "temperature": ranges.temperature[0], name: value})
+    advised = re.search(rf"fit again with {name}=\((\S+), (\S+)\)$", str(caught.value))
+    given = {"lam": 2.0, "q": 1.0, "temperature": 0.1, name: (float(advised[1]), float(advised[2]))}
+    find_ranges(**given, scatter=SCATTER, query=np.arange(2)).inside(name, value)

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import ndtr
 
 from ggmflow.data import Scatter
 from ggmflow.precision import shrunk_precision
@@ -18,6 +17,7 @@ _Pair = tuple[float, float]
 Q_LIMITS = (0.1, 2.0)
 # The flow works in single precision, whose numbers end at 1e±38.
 LAM_LIMITS, COLDEST = (1e-30, 1e30), 1e-12
+_LIMITS = {"lam": LAM_LIMITS, "q": Q_LIMITS, "temperature": (COLDEST, 1.0)}
 _BELOW, _ABOVE = 10, 5  # factors that an automatic range of λ goes beyond a guess, which is rather too large
 
 
@@ -53,20 +53,26 @@ class Ranges(NamedTuple):
 
     def condition(self, lam: float, q: float, temperature: float) -> Float[np.ndarray, " 3"]:
         """[log λ, q, log T] of a point; refuses one outside."""
-        checked = []
-        for name, value in zip(self._fields, (lam, q, temperature), strict=True):
-            low, high = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Real) or not np.isfinite(float(value)):
-                raise ValueError(f"{name} must be a number, got {value!r}")
-            if not low * (1 - 1e-9) <= value <= high * (1 + 1e-9):
-                fitted = f"range {low:g} … {high:g}" if low < high else f"value {low:g}"
-                if name == "q" and not Q_LIMITS[0] <= value <= Q_LIMITS[1]:
-                    limits = f"{Q_LIMITS[0]:g} … {Q_LIMITS[1]:g}"
-                    raise ValueError(f"q={value:g} is outside the fitted {fitted}, and no fit goes beyond {limits}")
-                wider = f"({min(low, value):g}, {max(high, value):g})"
-                raise ValueError(f"{name}={value:g} is outside the fitted {fitted}: fit again with {name}={wider}")
-            checked.append(float(np.clip(value, low, high)))
-        return np.array([np.log(checked[0]), checked[1], np.log(checked[2])])
+        given = zip(self._fields, (lam, q, temperature), strict=True)
+        lam, q, temperature = (self.inside(name, value) for name, value in given)
+        return np.array([np.log(lam), q, np.log(temperature)])
+
+    def inside(self, name: str, value: Any) -> float:
+        """The value of `lam`, `q` or `temperature` as a number; refuses one outside its range."""
+        low, high = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, Real) or not np.isfinite(float(value)):
+            raise ValueError(f"{name} must be a number, got {value!r}")
+        number = float(value)
+        if low * (1 - 1e-9) <= number <= high * (1 + 1e-9):
+            return float(np.clip(number, low, high))
+        fitted = f"range {low:g} … {high:g}" if low < high else f"value {low:g}"
+        outside = f"{name}={number:g} is outside the fitted {fitted}"
+        lowest, highest = _LIMITS[name]
+        if number <= 0:
+            raise ValueError(f"{outside}, and {name} must be positive in every fit")
+        if not lowest <= number <= highest:
+            raise ValueError(f"{outside}, and no fit goes beyond {lowest:g} … {highest:g}")
+        raise ValueError(f"{outside}: fit again with {name}={_range_that_holds(number, low, high)}")
 
 
 class Choice(NamedTuple):
@@ -82,17 +88,25 @@ def find_ranges(lam: Any, q: Any, temperature: Any, scatter: Scatter, query: Int
 
     "auto" spans a factor of 50 around the λ where the evidence is about highest.
     """
-    if isinstance(lam, str):
-        if lam != "auto":
-            raise ValueError(f"lam must be 'auto', a positive number or (low, high), got {lam!r}")
-        centre = likely_lam(scatter, query)
-        lam = (centre / _BELOW, centre * _ABOVE)
-        if not LAM_LIMITS[0] <= lam[0] <= lam[1] <= LAM_LIMITS[1]:
-            raise ValueError(
-                f"λ would be about {centre:.1g}, too far from 1 for single precision: standardize the data"
-            )
-    ranges = Ranges(_pair("lam", lam), _pair("q", q), _pair("temperature", temperature))
-    if ranges.lam[0] < LAM_LIMITS[0] or ranges.lam[1] > LAM_LIMITS[1]:
+    given = given_ranges(lam, q, temperature)
+    return Ranges(_automatic_lam(scatter, query) if given.lam is None else given.lam, given.q, given.temperature)
+
+
+class GivenRanges(NamedTuple):
+    """Ranges as far as they are known without data; `lam` is None if it is to follow from them."""
+
+    lam: _Pair | None
+    q: _Pair
+    temperature: _Pair
+
+
+def given_ranges(lam: Any, q: Any, temperature: Any) -> GivenRanges:
+    """Check an estimator's parameters, each a number or a pair, before there are data; `lam` may be "auto"."""
+    if isinstance(lam, str) and lam != "auto":
+        raise ValueError(f"lam must be 'auto', a positive number or (low, high), got {lam!r}")
+    pair = None if isinstance(lam, str) else _pair("lam", lam)
+    ranges = GivenRanges(pair, _pair("q", q), _pair("temperature", temperature))
+    if ranges.lam is not None and (ranges.lam[0] < LAM_LIMITS[0] or ranges.lam[1] > LAM_LIMITS[1]):
         raise ValueError(f"lam must lie between {LAM_LIMITS[0]:g} and {LAM_LIMITS[1]:g}, got {lam!r}")
     if ranges.q[0] < Q_LIMITS[0] or ranges.q[1] > Q_LIMITS[1]:
         raise ValueError(f"q must lie between {Q_LIMITS[0]:g} and {Q_LIMITS[1]:g}, got {q!r}")
@@ -101,6 +115,14 @@ def find_ranges(lam: Any, q: Any, temperature: Any, scatter: Scatter, query: Int
     if ranges.temperature[0] < COLDEST:
         raise ValueError(f"temperature must be at least {COLDEST:g}, where only the mode is left, got {temperature!r}")
     return ranges
+
+
+def _automatic_lam(scatter: Scatter, query: Int[np.ndarray, " s"]) -> _Pair:
+    centre = likely_lam(scatter, query)
+    low, high = centre / _BELOW, centre * _ABOVE
+    if not LAM_LIMITS[0] <= low <= high <= LAM_LIMITS[1]:
+        raise ValueError(f"λ would be about {centre:.1g}, too far from 1 for single precision: standardize the data")
+    return low, high
 
 
 def number_list(name: str, value: Any) -> list[float]:
@@ -124,6 +146,8 @@ def likely_lam(scatter: Scatter, query: Int[np.ndarray, " s"]) -> float:
 
     On other q the λ of highest evidence depends little.
     """
+    from scipy.special import ndtr  # takes long to load, and commands that only check arguments do not need it
+
     d, n = scatter.n_features, scatter.n
     # Correlations are shrunk, so that columns of other scales are treated alike.
     scale = np.sqrt(np.diag(scatter.matrix) / n)
@@ -135,6 +159,14 @@ def likely_lam(scatter: Scatter, query: Int[np.ndarray, " s"]) -> float:
     asked = np.isin(np.arange(d), query)
     pays = np.triu(asked[:, None] | asked, 1)
     return float(0.5 * d * (d + 1) / (0.5 * diagonal.sum() + size[pays].sum()))
+
+
+def _range_that_holds(value: float, low: float, high: float) -> str:
+    """(low, high), one end moved to `value`, in six digits unless rounding would leave the value out."""
+    low, high = min(low, value), max(high, value)
+    if float(f"{low:g}") <= value <= float(f"{high:g}"):
+        return f"({low:g}, {high:g})"
+    return f"({low!r}, {high!r})"
 
 
 def _pair(name: str, value: Any) -> _Pair:
