@@ -698,6 +698,68 @@ def test_help_and_completion_do_not_wait_for_what_they_do_not_need():
     assert result.stdout.split() == ["report", "reproduce"]
 
 
+# Arguments of commands that print or fail, and the exit code: {d} is a directory with the files that they name.
+ANSWERED_AT_ONCE = {
+    "version": ("--version", 0),
+    "help": ("--help", 0),
+    "help of fit": ("fit --help", 0),
+    "no file": ("fit {d}/nowhere.csv", 2),
+    "range of words": ("fit {d}/table.csv --lam abc", 2),
+    "negative": ("fit {d}/table.csv --lam -1,2", 2),
+    "q": ("fit {d}/table.csv --q 5", 2),
+    "cold": ("fit {d}/table.csv --temperature 0.01,0.5", 2),
+    "resume and force": ("fit {d}/table.csv --resume --force", 2),
+    "query": ("fit {d}/table.csv --query nobody", 2),
+    "drop": ("fit {d}/table.csv --drop nobody", 2),
+    "text": ("fit {d}/text.csv", 2),
+    "missing value": ("fit {d}/missing.csv", 2),
+    "nonparanormal": ("fit {d}/text.csv --transform nonparanormal", 2),
+    "fit over a fit": ("fit {d}/table.csv -o {d}/run", 2),
+    "other files": ("fit {d}/table.csv -o {d}", 2),
+    "summary of nothing": ("summary {d}/nowhere", 2),
+    "summary of no run": ("summary {d}", 2),
+    "summary of half a run": ("summary {d}/run", 2),
+    "level": ("summary {d}/finished --level 2", 2),
+    "lam outside": ("summary {d}/finished --lam 99", 2),
+    "report of nothing": ("report {d}/nowhere", 2),
+    "report of half a run": ("report {d}/run", 2),
+    "report outside": ("report {d}/finished --q 1.5", 2),
+    "export of nothing": ("export {d}/nowhere --format csv", 2),
+    "explorer of nothing": ("explore {d}/nowhere", 2),
+}
+SLOW_TO_LOAD = ["jax", "pandas", "sklearn", "scipy", "matplotlib", "bokeh"]
+
+
+def test_what_only_prints_or_fails_loads_nothing_slow(table, tmp_path):
+    """All in one process: the first command that loads something slow is named, and all after it."""
+    (tmp_path / "text.csv").write_text("a,b\n1,2\n3,high\n")
+    (tmp_path / "missing.csv").write_text("a,b\n1,2\n3,\n2,2\n")
+    record = {"kind": "ggmflow run", "format": 1, "command": "ggmflow fit table.csv", "seconds": 1.0}
+    record |= {"versions": {}, "parameters": {}, "data": {"rows": 50, "columns": list("abcd"), "file": "table.csv"}}
+    finished = {"chosen": {"lam": 2.0, "q": 1.0, "at_ends": []}}
+    finished |= {"ranges": {"lam": [0.5, 8.0], "q": [0.25, 1.25], "temperature": [1.0, 1.0]}}
+    for name, more in {"run": {"status": "interrupted"}, "finished": {"status": "finished", **finished}}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(json.dumps(record | more))
+    code = """
+import json, sys
+from typer.testing import CliRunner
+from ggmflow.cli import app
+for name, words in json.loads(sys.argv[1]).items():
+    result = CliRunner().invoke(app, words)
+    loaded = [module for module in json.loads(sys.argv[2]) if module in sys.modules]
+    print(json.dumps([name, result.exit_code, result.output.count(chr(10)), loaded]))
+"""
+    given = {name: [word.format(d=tmp_path) for word in words.split()] for name, (words, _) in ANSWERED_AT_ONCE.items()}
+    command = [sys.executable, "-c", code, json.dumps(given), json.dumps(SLOW_TO_LOAD)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    found = {name: more for name, *more in map(json.loads, result.stdout.splitlines())}
+    assert set(found) == set(given), result.stderr
+    assert {name: loaded for name, (_, _, loaded) in found.items() if loaded} == {}
+    assert {name: code for name, (code, *_) in found.items()} == {n: code for n, (_, code) in ANSWERED_AT_ONCE.items()}
+    assert all(lines == 1 for code, lines, _ in found.values() if code == 2), found
+
+
 def program(*arguments, **environment):
     command = [sys.executable, "-m", "ggmflow", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | environment)

@@ -241,7 +241,7 @@ def test_a_flow_that_is_too_large_is_refused_before_ranges_are_looked_for(monkey
     path = tmp_path / "table.csv"
     TABLE.to_csv(path, index=False)
     monkeypatch.setattr("ggmflow.train.require", lambda need, *words: memory.require(1e30, *words))
-    monkeypatch.setattr("ggmflow.commands.find_ranges", lambda **given: pytest.fail("looked for"))
+    monkeypatch.setattr("ggmflow.commands.work.find_ranges", lambda **given: pytest.fail("looked for"))
     result = CliRunner().invoke(app, ["fit", str(path), "-o", str(tmp_path / "run")])
     assert result.exit_code == 2 and result.stderr.startswith("Error: a flow over")
 

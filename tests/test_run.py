@@ -23,19 +23,17 @@ from ggmflow import estimator, io
 from ggmflow.cli import app
 from ggmflow.data import Scatter
 from ggmflow.export import entry_table
-from ggmflow.run import (
+from ggmflow.run import fit_run, load_run, open_run
+from ggmflow.run_record import (
     CHECKPOINT,
     EDGES,
     MODEL,
     README,
     RECORD,
     RunError,
-    _settle,
     describe_file,
-    fit_run,
-    load_run,
-    open_run,
     read_record,
+    settle,
 )
 from ggmflow.train import CHUNK
 from tests.models import TABLE
@@ -399,7 +397,7 @@ def test_a_reader_never_mixes_two_fits(untrained, monkeypatch, table, tmp_path, 
     with filelock.FileLock(run / ".lock"), monkeypatch.context() as patch:
         patch.setattr(os, "replace", look)
         patch.setattr(time, "sleep", lambda seconds: None)
-        _settle(run)
+        settle(run)
     seen.append((read_record(run)["parameters"]["lam"], load_run(run).lam))
     assert set(seen) <= {(3.0, 3.0), (2.0, 2.0)} and (2.0, 2.0) in seen
 
@@ -418,7 +416,7 @@ def interrupted_before_it_settles(run, table, monkeypatch):
     """A finished fit, and beside it another one that is finished too but was killed before it took its place."""
     fit(run, table, lam=3.0)
     with monkeypatch.context() as patch:
-        patch.setattr("ggmflow.run._settle", lambda path: None)
+        patch.setattr("ggmflow.run.settle", lambda path: None)
         fit(run, table, force=True)
 
 

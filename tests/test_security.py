@@ -32,7 +32,8 @@ from ggmflow import evidence, io
 from ggmflow.cache import compilation_cache_enabled, safe_directory
 from ggmflow.conditions import Ranges
 from ggmflow.export import export
-from ggmflow.run import CHECKPOINT, MODEL, RECORD, RunError, load_run, read_record
+from ggmflow.run import load_run
+from ggmflow.run_record import CHECKPOINT, MODEL, RECORD, RunError, read_record
 from tests.models import TABLE, no_training, quick
 
 ROOT = Path(__file__).parent.parent

@@ -26,7 +26,7 @@ import pandas as pd
 
 from benchmarks.trust import Row
 from ggmflow import io
-from ggmflow.run import CHECKPOINT, EDGES, MODEL, README, RECORD, REPORT, read_record
+from ggmflow.run_record import CHECKPOINT, EDGES, MODEL, README, RECORD, REPORT, read_record
 
 SEED = 1
 OPTIONS = ["--lam", "2", "--q", "1", "--temperature", "1", "--steps", "100"]

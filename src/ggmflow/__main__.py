@@ -45,11 +45,15 @@ def _end(number: int, frame: FrameType | None) -> None:
     again = bool(_received) and now - _received[0][1] > 1  # shells send one signal to a process and to its group
     first = not _received
     _received.append((number, now))
-    # `commands` is an attribute of the package once it is loaded; before, nothing has begun.
-    if again or "commands" not in vars(ggmflow):
+    if again or not _at_work():
         _leave()
     if first:
         raise KeyboardInterrupt
+
+
+def _at_work() -> bool:
+    """Whether `ggmflow.commands.work` is loaded, which makes it an attribute; before, nothing has begun."""
+    return "work" in vars(sys.modules.get("ggmflow.commands", ggmflow))
 
 
 def _unraisable(unraisable: Any) -> None:

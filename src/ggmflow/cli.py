@@ -1,6 +1,6 @@
 """The command line: fit, summary, report, explore, export, demo, reproduce. Nothing is loaded before it is needed.
 
-What the commands do stands in `commands`, whose imports take seconds; help and shell completion do not wait for them.
+What the commands do stands in `commands`, which checks what was typed before it loads what takes seconds.
 """
 
 import errno

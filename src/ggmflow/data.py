@@ -10,8 +10,6 @@ from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import ndtr, ndtri
-from sklearn.exceptions import ConvergenceWarning
 
 from ggmflow.memory import require
 from ggmflow.missing import expected_scatter, usable_rows
@@ -160,6 +158,8 @@ class Scatter:
         if np.isnan(working).any():
             result = expected_scatter(working)
             if not result.converged:
+                from sklearn.exceptions import ConvergenceWarning  # takes a second to load, and is seldom needed
+
                 warnings.warn(result.message, ConvergenceWarning, stacklevel=2)
             # The observed values were standardized; now the model's estimate of all values is.
             sd = np.sqrt(np.diag(result.matrix) / n)
@@ -447,6 +447,8 @@ def _normal_scores(values: Float[np.ndarray, "n d"], observed: Float[np.ndarray,
 
 
 def _scores_of_column(x: Float[np.ndarray, " n"], observed: Float[np.ndarray, " m"]) -> Float[np.ndarray, " n"]:
+    from scipy.special import ndtri  # takes long to load, and only the transform needs it
+
     knots, counts = np.unique(observed[~np.isnan(observed)], return_counts=True)
     last = np.cumsum(counts)
     scores = ndtri((last - (counts - 1) / 2) / (last[-1] + 1))  # ties share their average rank
@@ -463,6 +465,8 @@ def _scores_of_column(x: Float[np.ndarray, " n"], observed: Float[np.ndarray, " 
 
 def _values_of_scores(scores: Float[np.ndarray, "*n"], observed: Float[np.ndarray, " m"]) -> Float[np.ndarray, "*n"]:
     """The other way: x with Φ⁻¹(r/(m+1)) = score, r its rank."""
+    from scipy.special import ndtr, ndtri
+
     values = observed[~np.isnan(observed)]
     m = len(values)
     if np.all(values[1:] > values[:-1]):

@@ -16,6 +16,7 @@ import pandas as pd
 
 from ggmflow.io import replacing, versions, write_text
 from ggmflow.posterior import Posterior
+from ggmflow.run_record import EXPORTS
 
 SCHEMA = "ggmflow-posterior/1"
 _ASSOCIATION = [
@@ -181,10 +182,10 @@ def _write_netcdf(post: Posterior, path: str | os.PathLike[str], level: float, r
 
 # Format → default name of the file, and what writes it.
 FORMATS: dict[str, tuple[str, Callable[[Posterior, str | os.PathLike[str], float, str], None]]] = {
-    "graphml": ("graph.graphml", _write_graphml),
-    "csv": ("summary.csv", _write_csv),
-    "json": ("summary.json", _write_json),
-    "netcdf": ("posterior.nc", _write_netcdf),
+    "graphml": (EXPORTS["graphml"], _write_graphml),
+    "csv": (EXPORTS["csv"], _write_csv),
+    "json": (EXPORTS["json"], _write_json),
+    "netcdf": (EXPORTS["netcdf"], _write_netcdf),
 }
 
 

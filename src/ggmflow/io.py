@@ -23,7 +23,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import jax
 import numpy as np
 
 FORMAT = 1
@@ -341,15 +340,12 @@ def _npy_prefix(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
 
 def versions() -> dict[str, str]:
     """Of what decides about a result."""
-    # Here, because the package defines it only after its modules are imported.
-    from ggmflow import __version__
+    import jax  # here: it takes seconds to load, and who only reads or writes text does not need it
 
-    return {
-        "ggmflow": __version__,
-        "jax": jax.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }
+    from ggmflow import __version__  # here: the package defines it after its modules are imported
+
+    found = {"ggmflow": __version__, "jax": jax.__version__, "numpy": np.__version__}
+    return found | {"python": platform.python_version()}
 
 
 def _check_name(name: object) -> None:

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Float
-from scipy.sparse import issparse
 
 from ggmflow.memory import require
 
@@ -33,15 +31,16 @@ def read_table(
 ) -> tuple[Float[np.ndarray, "n d"], tuple[str, ...], Callable[[int], str]]:
     """Numbers with NaN for what is missing, column names, and how to call row i in a message."""
     _check_signs(delimiter, decimal)
-    if issparse(X):  # first: some sparse matrices are dicts
+    # Not imported: a table of pandas or polars, or a sparse matrix, can only come from where they are loaded.
+    pandas, polars, sparse = (sys.modules.get(name) for name in ("pandas", "polars", "scipy.sparse"))
+    if sparse is not None and sparse.issparse(X):  # first: some sparse matrices are dicts
         raise ValueError("X is a sparse matrix; centring makes it dense anyway: pass X.toarray()")
     if X is None or isinstance(X, dict):
         raise TypeError(f"X must be a table of numbers or the path of a CSV file, not {type(X).__name__}")
-    polars = sys.modules.get("polars")  # not imported: a polars table can only come from where it is loaded
     lines: list[int] | None = None
     if isinstance(X, str | os.PathLike):
         found, columns, lines = _read_csv(Path(X), delimiter, decimal)
-    elif isinstance(X, pd.DataFrame):
+    elif pandas is not None and isinstance(X, pandas.DataFrame):
         found, columns = list(X.columns), [X.iloc[:, j] for j in range(X.shape[1])]
     elif polars is not None and isinstance(X, polars.DataFrame):
         found, columns = X.columns, X.get_columns()
@@ -235,15 +234,17 @@ def _to_float(column: Any, name: str, where: Callable[[int], str]) -> Float[np.n
         raise ValueError(f"column {name!r} holds dates or times: turn them into numbers or leave them out")
     if kind not in "biuf":
         return _parse(list(column), name, where)
-    if isinstance(column, pd.Series):
+    if hasattr(column, "iloc"):  # pandas
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     return column.astype(np.float64)
 
 
 def _parse(entries: list[Any], name: str, where: Callable[[int], str]) -> Float[np.ndarray, " n"]:
     numbers = np.full(len(entries), np.nan)
+    pandas = sys.modules.get("pandas")
+    absent = (None,) if pandas is None else (None, pandas.NA, pandas.NaT)
     for i, entry in enumerate(entries):
-        if entry is None or entry is pd.NA or entry is pd.NaT:
+        if any(entry is nothing for nothing in absent):
             continue
         if isinstance(entry, complex | np.complexfloating):
             raise ValueError(f"Complex data not supported: column {name!r}, {where(i)} is {entry}")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from benchmarks.trust import faults
 from ggmflow import io
 from ggmflow.cli import app
-from ggmflow.run import EDGES, MODEL, RECORD, REPORT, read_record
+from ggmflow.run_record import EDGES, MODEL, RECORD, REPORT, read_record
 
 resource = pytest.importorskip("resource", reason="POSIX")
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks, and looks at /proc")
