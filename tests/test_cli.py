@@ -77,7 +77,9 @@ def refused(arguments, message, code=2):
 def test_fit_ends_with_a_summary(fitted):
     path, told = fitted
     assert re.search(r"Data table\.csv: 50 rows of 4 variables", told)
-    assert re.search(r"Fit trained for 100 steps, (\d+ s|[\d.]+ min); λ from 0\.5 to 8, q from 0\.25 to 1\.25", told)
+    time = r"(\d+ s|[\d.]+ min)"
+    parts = rf"(, plus|,)( compiling| choosing λ and q| other work) {time}"
+    assert re.search(rf"Fit trained for 100 steps in {time}({parts})*; λ from 0\.5 to 8, q from 0\.25 to 1\.25", told)
     assert re.search(r"Shown at λ = [\d.]+, q = [\d.]+, the highest evidence", told)
     assert re.search(r"Trust (Good|Fair|Poor) fit: Pareto k̂", told)
     assert re.search(r"Edges \d of 6 pairs, by highest expected F1", told)
@@ -231,6 +233,32 @@ def test_summary_elsewhere(fitted):
     assert "50 % interval" in told and "Edges, strongest first" in told
     told = run(app, ["summary", str(fitted[0]), "--top", "1"]).stdout
     assert re.search(r"Strongest edges \(1 of \d\)", told)
+
+
+TIMINGS = {
+    "all parts": (
+        {"compiling": 11.0, "training": 24.0, "choosing": 19.0},
+        "100 steps in 24 s, plus compiling 11 s, choosing λ and q 19 s, other work 6 s;",
+    ),
+    "nothing chosen": (
+        {"compiling": 36.0, "training": 24.0, "choosing": None},
+        "100 steps in 24 s, plus compiling 36 s;",
+    ),
+    "training alone": ({"compiling": 0.0, "training": 59.9, "choosing": 0.0}, "100 steps in 60 s; "),
+    "an earlier version": (None, "100 steps, 60 s; "),
+}
+
+
+@pytest.mark.parametrize(("timings", "expected"), TIMINGS.values(), ids=TIMINGS.keys())
+def test_summary_tells_training_apart_from_the_rest(fitted, tmp_path, timings, expected):
+    shutil.copytree(fitted[0], tmp_path / "run")
+    record = json.loads((fitted[0] / "run.json").read_text(encoding="utf-8"))
+    assert set(record["timings"]) == {"compiling", "training", "choosing"}
+    del record["timings"]
+    record |= {"seconds": 60.0} | ({} if timings is None else {"timings": timings})
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    assert expected in " ".join(run(app, ["summary", str(tmp_path / "run")]).stdout.split())
+    assert json.loads(run(app, ["summary", str(tmp_path / "run"), "--json"]).stdout)["timings"] == timings
 
 
 def test_without_edges_the_strongest_pairs_are_shown(untrained, tmp_path):

@@ -3,6 +3,7 @@
 import pickle
 import warnings
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import equinox as eqx
 import jax
@@ -311,7 +312,7 @@ def test_progress_shows_a_line(capfd):
     quick(progress=True).fit(TABLE)
     out, err = capfd.readouterr()
     assert out == ""
-    assert f"{CHUNK}/{CHUNK}" in err
+    assert f"step {CHUNK} of {CHUNK}" in err
     assert "ELBO" in err
 
 
@@ -343,7 +344,7 @@ def interrupting(monkeypatch, chunk):
     """Ctrl-C is pressed after this many chunks."""
 
     @contextmanager
-    def bar(show):
+    def bar(show, clock):
         def report(report):
             if report.step == chunk * CHUNK:
                 raise KeyboardInterrupt
@@ -375,6 +376,21 @@ def test_an_interrupted_fit_keeps_the_best_model_and_can_be_resumed(tmp_path, mo
     np.testing.assert_array_equal(*draws)
     with pytest.raises(ValueError, match="no checkpoint of this fit: data, settings or random_state differ"):
         quick(steps=steps).fit(TABLE * [1, 1, 1, -1] + np.arange(20)[:, None] % 3, checkpoint=path)
+
+
+def test_seconds_of_choosing_are_told_once_it_is_done(untrained, monkeypatch):
+    now = [0.0]
+    fitted = quick().fit(TABLE)
+    assert fitted.timings_.choosing is None
+
+    def select(self):
+        now[0] += 19.0
+        return Choice(2.0, 1.0, ())
+
+    monkeypatch.setattr(module.GraphicalFlow, "select", select)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    assert fitted.lam_ == 2.0 and fitted.q_ == 1.0
+    assert fitted.timings_.choosing == 19.0
 
 
 def test_an_interrupt_before_anything_is_learned_leaves_no_model(monkeypatch):

@@ -97,6 +97,20 @@ def test_the_same_fit_has_the_same_bytes(untrained, table, tmp_path):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
+def test_the_record_tells_the_seconds_of_each_part(untrained, monkeypatch, table, tmp_path):
+    real = estimator.train
+
+    def train(*args, clock, **more):
+        clock.compiling, clock.training = 11.04, 24.0
+        return real(*args, **more)
+
+    monkeypatch.setattr(estimator, "train", train)
+    model = fit(tmp_path / "run", table)
+    assert model.timings_[:2] == (11.04, 24.0) and 0 <= model.timings_.choosing < 1
+    assert read_record(tmp_path / "run")["timings"] == {"compiling": 11.0, "training": 24.0, "choosing": 0.0}
+    assert not hasattr(load_run(tmp_path / "run"), "timings_")
+
+
 # ------------------------------------------------------------------------------------------------------ what is refused
 def test_a_finished_run_is_kept_unless_forced(untrained, table, tmp_path):
     run = tmp_path / "run"
@@ -196,6 +210,10 @@ def test_a_damaged_run_is_named(untrained, table, tmp_path, name, content, messa
         ("chosen", {"lam": 2.0, "q": 1.0, "at_ends": [3]}),
         ("seconds", np.nan),
         ("seconds", 10**400),
+        ("timings", None),
+        ("timings", {"compiling": 1.0}),
+        ("timings", {"compiling": 1.0, "training": "2", "choosing": 1.0}),
+        ("timings", {"compiling": 1.0, "training": 2.0, "choosing": "3"}),
     ],
 )
 def test_a_record_with_wrong_parts_is_named(untrained, table, tmp_path, part, value):

@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ggmflow import clock as clock_module
 from ggmflow import io, train
+from ggmflow.clock import Clock
 from ggmflow.train import (
     CHUNK,
     Report,
@@ -175,6 +177,61 @@ def test_checkpoints_are_written_while_it_runs(tmp_path, monkeypatch):
         path.write_bytes(content)
         assert_same(run(checkpoint=path), whole)
         assert path.exists(), k
+
+
+class SlowChunks:
+    """Chunks that take 3 s by a clock that is set by hand, the first one after 60 s of what JAX says is compiling."""
+
+    def __init__(self):
+        self.now, self.real, self.compiled = 0.0, train._run_chunk, False
+
+    def monotonic(self):
+        return self.now
+
+    def __call__(self, *args):
+        if not self.compiled:
+            self.now += 60
+            jax.monitoring.record_event_duration_secs("/jax/core/compile/backend_compile_duration", 60.0)
+            self.compiled = True
+        self.now += 3
+        return self.real(*args)
+
+
+def test_seconds_of_compiling_and_of_steps_are_counted_apart_and_add_up_when_resumed(tmp_path, monkeypatch):
+    path, seen = tmp_path / "run.checkpoint", []
+    run()  # so that nothing is really compiled below
+
+    def slowly(clock, report):
+        with monkeypatch.context() as patch:
+            slow = SlowChunks()
+            patch.setattr(train, "_run_chunk", slow)
+            patch.setattr(clock_module, "time", slow)
+            run(checkpoint=path, report=report, clock=clock)
+        return clock.compiling, clock.training
+
+    assert slowly(Clock(), interrupt_at(4 * CHUNK)) == (60.0, 12.0)
+    resumed = Clock()
+    assert slowly(resumed, lambda _: seen.append(resumed.training)) == (120.0, 30.0)
+    assert seen == [15.0, 18.0, 21.0, 24.0, 27.0, 30.0]  # known at each report, so that time left can be told
+
+
+def test_a_real_compilation_is_counted_once():
+    first, second = Clock(), Clock()
+    run(num_conditions=5, clock=first)
+    run(num_conditions=5, clock=second)
+    assert first.compiling > 0 and second.compiling == 0
+    assert first.training > 0 and second.training > 0
+
+
+@pytest.mark.parametrize("seconds", [None, "abc", [1.0], [1.0, "2"], [-1.0, 2.0], [10**400, 1.0]], ids=str)
+def test_a_checkpoint_that_does_not_tell_its_seconds_is_resumed(tmp_path, seconds):
+    path, clock = tmp_path / "run.checkpoint", Clock()
+    run(checkpoint=path, report=interrupt_at(CHUNK))
+    header, arrays = io.read(path)
+    assert header["seconds"][1] > 0
+    io.write(path, header | {"seconds": seconds}, arrays)
+    assert_same(run(checkpoint=path, clock=clock), run())
+    assert 0 < clock.training < 600
 
 
 def test_resuming_stops_early_where_it_would_have(tmp_path):

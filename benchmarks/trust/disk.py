@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 
 import ggmflow as gf
-from ggmflow import estimator, evidence, export, run, train
+from ggmflow import estimator, evidence, export, run, run_record, train
 from ggmflow.data import Scatter
 from ggmflow.io import TEMPORARY, ModelFileError, read, write
 from ggmflow.report import page
@@ -149,7 +149,7 @@ def victims() -> dict[str, Victim]:
 
     def fit(model: gf.GraphicalFlow, scatter: Scatter, place: Path) -> None:
         new = model.lam == 2.0
-        checkpoint(place / run.CHECKPOINT, new)
+        checkpoint(place / run_record.CHECKPOINT, new)
         vars(model).update(vars(models[new]))
 
     def fit_run(place: Path, new: bool, **options: bool) -> None:
@@ -176,7 +176,7 @@ def victims() -> dict[str, Victim]:
         name = export.FORMATS[format][0]
         return Victim(lambda place, new: export.export(new, place / name, format), (name,))  # pyright: ignore
 
-    results = tuple(f"run/{name}" for name in (run.MODEL, run.EDGES, run.README))
+    results = tuple(f"run/{name}" for name in (run_record.MODEL, run_record.EDGES, run_record.README))
     return {
         "model": Victim(lambda place, new: save(models[new], place / "model"), ("model",)),
         "checkpoint": Victim(lambda place, new: checkpoint(place / "checkpoint", new), ("checkpoint",)),
@@ -191,7 +191,9 @@ def victims() -> dict[str, Victim]:
         "run replaced": Victim(
             lambda place, new: fit_run(place, new, force=new),
             results,
-            lambda place: fit_run(place, True, resume=(place / "run" / run._NEXT / run.RECORD).exists(), force=False),
+            lambda place: fit_run(
+                place, True, resume=(place / "run" / run_record.NEXT / run_record.RECORD).exists(), force=False
+            ),
         ),
     }
 
@@ -216,7 +218,7 @@ def attempt(call: Callable[[], Any], disk: Disk) -> str:
         return "KeyboardInterrupt"
     except OSError as problem:
         return f"{type(problem).__name__}: {problem.filename}: {problem.strerror}"
-    except run.RunError as problem:
+    except run_record.RunError as problem:
         return str(problem)
     except Exception:
         return traceback.format_exc()
@@ -280,7 +282,11 @@ def look(victim: Victim, kind: str, place: Path, states: list[dict[str, bytes | 
         problems.append(f"left {temporary}")
     if error.startswith("Traceback"):
         problems.append(error)
-    if kind == "full" and error and not any(name in error for name in (*victim.files, ".lock", run.RECORD, "run")):
+    if (
+        kind == "full"
+        and error
+        and not any(name in error for name in (*victim.files, ".lock", run_record.RECORD, "run"))
+    ):
         problems.append(f"the error names no file: {error}")
     if victim.again is not None:
         error = attempt(partial(victim.again, place), Disk(kind, 0))
@@ -296,16 +302,16 @@ def look(victim: Victim, kind: str, place: Path, states: list[dict[str, bytes | 
 
 def check_run(path: Path, states: list[dict[str, bytes | None]]) -> list[str]:
     """Whatever has its own name is whole, the record is true, and a finished fit stays until another one is."""
-    for name in (run.MODEL, run.CHECKPOINT):
+    for name in (run_record.MODEL, run_record.CHECKPOINT):
         try:
             if (path / name).exists():
                 read(path / name)
         except ModelFileError as error:
             return [str(error)]
-    was_finished = states[0][f"run/{run.MODEL}"] is not None
-    if not (path / run.RECORD).exists():
+    was_finished = states[0][f"run/{run_record.MODEL}"] is not None
+    if not (path / run_record.RECORD).exists():
         return ["the finished fit is lost"] if was_finished else []
-    record = run.read_record(path)
+    record = run_record.read_record(path)
     if record["status"] != "finished":
         return ["the finished fit is lost"] if was_finished else []
     expected = states[record["parameters"]["lam"] == 2.0]

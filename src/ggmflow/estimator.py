@@ -8,13 +8,14 @@ It is a scikit-learn estimator: parameters are stored as given and checked in `f
 import inspect
 import os
 import sys
+import time
 import warnings
 from collections.abc import Iterable
 from importlib import import_module
 from itertools import product
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, Literal, NamedTuple, NoReturn, Self
 
 import jax
 import numpy as np
@@ -29,6 +30,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ggmflow import model_file
 from ggmflow.cache import compilation_cache_enabled
 from ggmflow.card import Level, card, name_some
+from ggmflow.clock import Clock
 from ggmflow.conditions import Choice, Ranges, find_ranges, number_list
 from ggmflow.data import Scatter
 from ggmflow.evidence import (
@@ -86,6 +88,24 @@ class RangeWarning(UserWarning):
     """The evidence is highest at an end of a fitted range; the message says which."""
 
 
+class Timings(NamedTuple):
+    """Seconds that parts of a fit took.
+
+    Attributes
+    ----------
+    compiling
+        Compiling the training, or loading compiled programs.
+    training
+        Training steps; those of a fit that was resumed from a checkpoint add up.
+    choosing
+        Choosing λ and q by their evidence; None as long as this has not been done.
+    """
+
+    compiling: float
+    training: float
+    choosing: float | None = None
+
+
 class GraphicalFlow(BaseEstimator):
     """Posterior of a Gaussian graphical model for a continuum of penalties λ|ω_ij|^q, from one fit.
 
@@ -141,6 +161,8 @@ class GraphicalFlow(BaseEstimator):
         Steps trained.
     status_ : str
         "finished", "stopped early" or "interrupted".
+    timings_ : Timings
+        Seconds of compiling, training and choosing λ and q; a model that was loaded from a file has none.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -227,15 +249,15 @@ class GraphicalFlow(BaseEstimator):
                 cooling = (_COOLING[0], ranges.temperature[0], _COOLING[1])
                 settings = settings._replace(steps=steps, cooling=cooling, averaging=0.0)
         # Nothing was refused: from here on an earlier fit is gone, even should this one not end well.
-        for name in ("flow_", "_snapshots", "_precision", "_choice", "feature_names_in_"):
+        for name in ("flow_", "_snapshots", "_precision", "_choice", "timings_", "feature_names_in_"):
             vars(self).pop(name, None)
         if not isinstance(X, Scatter | str | os.PathLike):
             validate_data(self, X, skip_check_array=True)  # pyright: ignore[reportArgumentType]
         self.n_features_in_ = scatter.n_features
         self.scatter_, self.query_, self._ranges = scatter, query, ranges
-        show = self.progress and jax.process_index() == 0
+        show, clock = self.progress and jax.process_index() == 0, Clock()
         fits = memory_errors(scatter.n_features, len(query))
-        with compilation_cache_enabled(), jax.enable_x64(False), fits, training_bar(show) as report:
+        with compilation_cache_enabled(), jax.enable_x64(False), fits, training_bar(show, clock) as report:
             trained = train(
                 flow,
                 jax.random.fold_in(key, 1),
@@ -245,6 +267,7 @@ class GraphicalFlow(BaseEstimator):
                 report=report,
                 checkpoint=None if checkpoint is None else Path(checkpoint),
                 snapshot_at=snapshot_at,
+                clock=clock,
             )
         if trained.status == "failed":
             raise FloatingPointError(
@@ -252,6 +275,7 @@ class GraphicalFlow(BaseEstimator):
                 "above all away from the lowest q and temperature and from extreme lam"
             )
         self._keep(trained)
+        self.timings_ = Timings(clock.compiling, clock.training)
         if trained.status == "interrupted":
             warnings.warn(
                 f"interrupted after {self.n_iter_} of {settings.steps} steps: this is the best model so far. "
@@ -646,10 +670,13 @@ class GraphicalFlow(BaseEstimator):
         """What `select` says, remembered; an error of the given kind where there is nothing to choose by."""
         check_is_fitted(self, "flow_")
         if not hasattr(self, "_choice"):
+            start = time.monotonic()
             try:
                 self._choice = self.select()
             except ValueError as error:
                 raise kind(str(error)) from None
+            if hasattr(self, "timings_"):
+                self.timings_ = self.timings_._replace(choosing=time.monotonic() - start)
             for end in self._choice.at_ends:
                 message = f"the evidence is highest at {end}: fit again with a range that goes further there"
                 warnings.warn(message, RangeWarning, stacklevel=4)

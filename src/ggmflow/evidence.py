@@ -27,6 +27,7 @@ from scipy.special import gammaln, logsumexp
 from ggmflow import __version__, io
 from ggmflow.bridge import bridge_to_proposal
 from ggmflow.cache import compilation_cache_enabled, safe_directory
+from ggmflow.clock import Clock
 from ggmflow.conditions import Q_LIMITS, Choice, Ranges
 from ggmflow.data import Scatter
 from ggmflow.devices import default_device
@@ -225,11 +226,12 @@ def _read_or_train(n_features: int, n_query: int, ranges: Ranges, progress: bool
         except (io.ModelFileError, KeyError, ValueError, OSError):
             pass  # of another version, or damaged: train again
     key_start, key_train = jax.random.split(jax.random.key(_PRIOR_SEED))
-    with compilation_cache_enabled(), jax.enable_x64(False), training_bar(progress, name="prior") as report:
+    clock = Clock()
+    with compilation_cache_enabled(), jax.enable_x64(False), training_bar(progress, clock, name="prior") as report:
         flow = start(key_start)
         settings = default_settings(flow.n_entries, False, steps=_PRIOR_STEPS)
         # It is small, and other processes need not ask for it at the same time.
-        options = {"report": report, "devices": default_device()}
+        options = {"report": report, "devices": default_device(), "clock": clock}
         trained = train(flow, key_train, ranges.low, ranges.high, settings, **options)
     if trained.status == "interrupted":
         raise KeyboardInterrupt  # half a prior is of no use

@@ -165,10 +165,11 @@ def fit_run(
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             _write_record(place, record | {"status": status, "seconds": seconds()})
             raise
-        choice = model._chosen()
+        choice, timings = model._chosen(), model.timings_._asdict()
         known = {
             "status": "finished",
             "seconds": seconds(),
+            "timings": {name: None if value is None else round(value, 1) for name, value in timings.items()},
             "steps": model.n_iter_,
             "training": model.status_,
             "model": describe_file(place / MODEL)["sha256"],

@@ -49,7 +49,8 @@ def read_record(path: str | Path) -> dict[str, Any]:
     dict
         status ("starting", "running", "interrupted", "failed" or "finished"), command, versions, data (file, sha256,
         rows, columns, delimiter, decimal), parameters, started, updated, seconds; of a finished fit also steps,
-        training, model (the SHA-256 of its file), chosen (lam, q, at_ends) and ranges.
+        training, timings (seconds: compiling, training, choosing; not in runs of earlier versions), model (the SHA-256
+        of its file), chosen (lam, q, at_ends) and ranges.
     """
     path = Path(path)
     if (path / NEXT).is_dir():
@@ -120,6 +121,11 @@ def _damaged_part(record: dict[str, Any]) -> str | None:
     pairs = [ranges.get(name) for name in ("lam", "q", "temperature")] if isinstance(ranges, dict) else [None]
     if not all(isinstance(pair, list) and len(pair) == 2 and all(map(number, pair)) for pair in pairs):
         return "ranges"
+    if "timings" in record:  # runs of earlier versions have none
+        timings = record["timings"]
+        times = [timings.get(name) for name in ("compiling", "training")] if isinstance(timings, dict) else [None]
+        if not all(map(number, times)) or not (timings.get("choosing") is None or number(timings["choosing"])):
+            return "timings"
     ends = chosen.get("at_ends")
     return None if isinstance(ends, list) and all(isinstance(end, str) for end in ends) else "chosen"
 

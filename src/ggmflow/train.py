@@ -32,6 +32,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from paramax import NonTrainable
 
 from ggmflow import io
+from ggmflow.clock import Clock
 from ggmflow.devices import (
     CONDITIONS,
     DRAWS,
@@ -261,6 +262,7 @@ def train(
     checkpoint: Path | None = None,
     snapshot_at: tuple[float, ...] = (),
     devices: Sequence[Any] | None = None,
+    clock: Clock | None = None,
 ) -> Trained:
     """Train a flow.
 
@@ -287,6 +289,8 @@ def train(
         With cooling, temperatures whose flows are kept; the nearest stages have exactly these temperatures.
     devices
         Over which the draws are split; default all of the program, or the one set with `jax.default_device`.
+    clock
+        Counts the seconds; those of a checkpoint are added.
 
     Returns
     -------
@@ -307,10 +311,12 @@ def train(
     best, best_elbo, best_chunk = jax.tree.map(jnp.copy, state.average), float("-inf"), 0
     history: list[Report] = []
     snapshots = dict.fromkeys(snapshot_at, best) if settings.cooling else {}
-    identity = _identity(key, low, high, settings, flow)
+    identity, clock = _identity(key, low, high, settings, flow), Clock() if clock is None else clock
     if checkpoint is not None and checkpoint.exists():
         arrays = (state, best, snapshots)
-        (state, best, snapshots), history, (best_elbo, best_chunk) = _load_checkpoint(checkpoint, identity, arrays)
+        loaded = _load_checkpoint(checkpoint, identity, arrays)
+        (state, best, snapshots), history, (best_elbo, best_chunk), (compiling, training) = loaded
+        clock.compiling, clock.training = clock.compiling + compiling, clock.training + training
     check_agreement(hashlib.sha256(repr((identity, history)).encode()).digest(), mesh)
     state, best = replicate((state, best), mesh)
     snapshots = {wanted: replicate(snapshots[wanted], mesh) for wanted in snapshots}  # in their order
@@ -320,6 +326,7 @@ def train(
     numbers = (jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32), jnp.float32(num_chunks * CHUNK))
     fixed = replicate((frozen, key, held_out, *numbers), mesh)
     status, compiled = "finished", False
+    clock.start()
     try:
         for chunk in range(int(state.step) // CHUNK, num_chunks):
             temperature = cooled_temperature(settings.cooling, chunk, num_chunks, snapshot_at)
@@ -328,7 +335,10 @@ def train(
                 break
             log_temperature = None if temperature is None else replicate(jnp.float32(np.log(temperature)), mesh)
             # JAX does not survive an interrupt while it compiles, which the first chunk does, also of a resumed fit.
-            with nullcontext() if compiled else _interrupt_later():
+            with (
+                nullcontext() if compiled else _interrupt_later(),
+                nullcontext() if compiled else clock.count_compiling(),
+            ):
                 state, log_ratio = _run_chunk(
                     (*fixed, log_temperature),
                     state,
@@ -340,6 +350,7 @@ def train(
                 )
             compiled = True
             log_ratio = np.asarray(log_ratio, float)  # waits for the chunk
+            clock.count_training()
             with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is told by the status
                 elbo, ess = -float(np.mean(log_ratio)), float(np.exp(-np.mean(np.var(log_ratio, axis=1, ddof=1))))
             # While the temperature falls, ELBOs are not comparable: the last weights count.
@@ -351,7 +362,7 @@ def train(
             if checkpoint is not None:
                 # A copy, because the next chunk takes the buffers of the state, and may be interrupted.
                 arrays = jax.tree.map(np.array, (state, best, snapshots))
-                unsaved = arrays, list(history), (best_elbo, best_chunk)
+                unsaved = arrays, list(history), (best_elbo, best_chunk), (clock.compiling, clock.training)
                 if time.monotonic() - saved > _SECONDS_BETWEEN_CHECKPOINTS:
                     _save_checkpoint(checkpoint, identity, *unsaved)
                     saved, unsaved = time.monotonic(), None
@@ -546,13 +557,20 @@ def _identity(
     return {"run": digest.hexdigest(), "low": list(low), "high": list(high), "settings": list(settings)}
 
 
-def _save_checkpoint(path: Path, identity: dict[str, Any], progress: Any, history: list[Report], best) -> None:
+def _save_checkpoint(
+    path: Path,
+    identity: dict[str, Any],
+    progress: Any,
+    history: list[Report],
+    best: tuple[float, int],
+    seconds: tuple[float, float] = (0.0, 0.0),
+) -> None:
     """Write everything `train` carries from chunk to chunk. A full disk is no reason to lose a training run."""
     arrays = {f"leaf{k}": np.asarray(leaf) for k, leaf in enumerate(jax.tree.leaves(progress))}
     # As arrays, because an ELBO may be infinite or NaN, which the header cannot hold.
     arrays |= {"history": np.array(history, float), "best": np.array(best, float)}
     try:
-        io.write(path, {"kind": "checkpoint", "identity": identity}, arrays)
+        io.write(path, {"kind": "checkpoint", "identity": identity, "seconds": seconds}, arrays)
     except OSError as error:
         message = f"the checkpoint {path} could not be written ({error.strerror or error}); training goes on without it"
         warnings.warn(message, RuntimeWarning, stacklevel=2)
@@ -580,7 +598,16 @@ def _load_checkpoint(path: Path, identity: dict[str, Any], progress: Any):
         history, best = reports_from_array(arrays["history"]), (elbo, int(chunk))
     except (ValueError, OverflowError):  # counts that are no numbers
         raise ValueError(damaged) from None
-    return jax.tree.unflatten(structure, new), history, best
+    return jax.tree.unflatten(structure, new), history, best, _seconds_of(header)
+
+
+def _seconds_of(header: dict[str, Any]) -> tuple[float, float]:
+    """Of compiling and of steps; zeros where a checkpoint of an earlier version, or a damaged one, does not say."""
+    found = header.get("seconds")
+    if not isinstance(found, list) or len(found) != 2:
+        return 0.0, 0.0
+    valid = all(isinstance(value, int | float) and 0 <= value < 1e12 for value in found)
+    return (float(found[0]), float(found[1])) if valid else (0.0, 0.0)
 
 
 def reports_from_array(rows: Float[np.ndarray, "k 5"]) -> list[Report]:

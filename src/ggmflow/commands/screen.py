@@ -19,7 +19,7 @@ from ggmflow.posterior import Posterior
 
 def print_json(run: Path, record: dict[str, Any], post: Posterior, table: pd.DataFrame, top: int | None) -> None:
     """The record of a run, the posterior and its edges, on standard output."""
-    known = ("status", "seconds", "steps", "training", "chosen", "ranges", "data")
+    known = ("status", "seconds", "timings", "steps", "training", "chosen", "ranges", "data")
     about = {"run": str(run)} | {name: record.get(name) for name in known}
     edges = edge_table(table)
     content = about | describe(post, table) | {"edges": records(edges if top is None else edges.head(top))}
@@ -44,8 +44,7 @@ def print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame, 
         for name, symbol in (("lam", "λ"), ("q", "q"), ("temperature", "temperature"))
         if ranges[name][0] < ranges[name][1]
     )
-    how = "stopped early after" if record.get("training") == "stopped early" else "trained for"
-    lines.add_row("Fit", as_text(f"{how} {record.get('steps')} steps, {duration(record['seconds'])}; {fitted}"))
+    lines.add_row("Fit", as_text(f"{_training(record)}; {fitted}"))
     choice = [float(chosen[name]) for name in ("lam", "q")]
     best, here = (f"λ = {lam:.3g}, q = {q:.3g}" for lam, q in (choice, (post.lam, post.q)))
     is_best = np.allclose(choice, np.array([post.lam, post.q], float), rtol=1e-6)
@@ -69,6 +68,19 @@ def print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame, 
     else:
         shown, title = strongest(table).head(top), "No edges; the strongest pairs, which may as well be zero"
     console.print(_edge_table(shown, attributes["level"], title))
+
+
+def _training(record: dict[str, Any]) -> str:
+    """How many steps a run was trained for, and how long that and the rest of the fit took."""
+    how = "stopped early after" if record.get("training") == "stopped early" else "trained for"
+    steps = f"{how} {record.get('steps')} steps"
+    if (timings := record.get("timings")) is None:  # a run of an earlier version knows only the time of all
+        return f"{steps}, {duration(record['seconds'])}"
+    parts = {"compiling": timings["compiling"], "choosing λ and q": timings.get("choosing") or 0.0}
+    parts["other work"] = record["seconds"] - timings["training"] - sum(parts.values())
+    rest = [f"{name} {duration(seconds)}" for name, seconds in parts.items() if seconds >= 0.5]
+    more = f", plus {', '.join(rest)}" if rest else ""
+    return f"{steps} in {duration(timings['training'])}{more}"
 
 
 def _edge_table(edges: pd.DataFrame, level: float, title: str) -> Table:
