@@ -132,9 +132,10 @@ BAD_TABLES = {
     "empty": ("", "is empty"),
     "semicolons": ("a;b\n1;2\n3;5\n", "separated by semicolons, not commas: .*--delimiter ';'"),
     "tabs": ("a\tb\n1\t2\n3\t5\n", "separated by tabs, not commas: .*--delimiter 'tab'"),
-    "one column": ("a\n1\n2\n", r"Found 1 feature\(s\)"),
+    "one column": ("a\n1\n2\n", r"table\.csv' has 1 column, 'a', but at least 2 are needed"),
+    "header only": ("a,b,c\n", r"table\.csv' has a header but no rows: it needs at least 2 lines of numbers"),
     "text": ("a,b\n1,2\n3,high\n", "column 'b', line 3: could not convert string to float: 'high'; encode the column"),
-    "missing": ("a,b\n1,2\n3,\n2,2\n", "column 'b', line 3 is missing.*em"),
+    "missing": ("a,b\n1,2\n3,\n2,4\n", "column 'b', line 3 is missing.*em"),
     "constant": ("a,b\n1,2\n3,2\n", "'b'"),
     "control characters": ("a,\x1b[31mb\n1,2\n3,high\n", r"column '\\x1b\[31mb', line 3"),
 }
@@ -145,6 +146,20 @@ def test_a_bad_table_is_one_line_and_leaves_nothing(tmp_path, text, message):
     (tmp_path / "table.csv").write_text(text)
     refused(["fit", tmp_path / "table.csv", "-o", tmp_path / "run"], message)
     assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_all_problems_of_a_table_are_told_at_once(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("diagnosis,a,b,c\nM,1,,7\nB,2,3,7\nM,,4,7\n")
+    result = run(app, ["fit", str(path), "-o", str(tmp_path / "run")])
+    assert result.exit_code == 2 and not result.stdout and not (tmp_path / "run").exists()
+    first, text, missing, constant, way_out = result.stderr.splitlines()
+    assert first == "Error: the table cannot be used as it is, for 3 reasons:"
+    assert "column 'diagnosis', line 2: could not convert string to float: 'M'" in text
+    assert "leave it out with --drop 'diagnosis'" in text
+    assert "column 'b', line 2 is missing (NaN; 2 in all, in 2 columns): choose --missing em" in missing
+    assert constant == "- column 'c' is constant (always 7): leave it out with --drop 'c'"
+    assert way_out == "To use the rest of it: --drop 'diagnosis,c' --missing em"
 
 
 BAD_OPTIONS = {

@@ -387,7 +387,7 @@ BAD_DATA = {
     "huge integer": (with_entry(10**400, object), ValueError, "column 'x1', row 1: .*too large"),
     "category": (FRAME.assign(b=pd.Categorical(["u", "v", "w"])), ValueError, "column 'b', row 0: could not"),
     "date": (FRAME.assign(b=pd.date_range("2020", periods=3)), ValueError, "column 'b' holds dates"),
-    "date array": (np.zeros((3, 2), dtype="datetime64[ns]"), ValueError, "column 'x0' holds dates"),
+    "date array": (np.zeros((3, 2), dtype="datetime64[ns]"), ValueError, "columns 'x0' and 'x1' hold dates"),
     "polars text": (pl.DataFrame({"a": [1, 2], "b": ["u", "v"]}), ValueError, "column 'b', row 0: could not"),
     "complex": (SMALL + 1j, ValueError, "Complex data not supported: pass its real part"),
     "complex column": (FRAME.assign(b=[1, 2, 1j]), ValueError, "Complex data not supported: column 'b'"),
@@ -452,7 +452,8 @@ def test_bad_options_are_named(options, table, message):
 BAD_CSV = {
     "empty": (b"", "is empty: it needs a header"),
     "blank": (b"\n \n", "is empty: it needs a header"),
-    "header only": (b"a,b\n", r"Found 0 sample\(s\)"),
+    "header only": (b"a,b\n", r"table\.csv' has a header but no rows: it needs at least 2 lines of numbers"),
+    "one row": (b"a,b\n1,2\n", r"table\.csv' has 1 row below the header, but at least 2 are needed"),
     "short line": (b"a,b\n1,2\n3\n", "line 3 has 1 field, but the header has 2"),
     "semicolons, a comma in a name": (
         b"a;IL-6, serum\n1;2\n3;4\n",
@@ -462,7 +463,7 @@ BAD_CSV = {
     "long lines": (b"a,b\n7,2,3\n8,5,6\n", "line 2 has 3 fields, but the header has 2"),
     "semicolons": (b"a;b\n1,5;2\n3;4\n", r"separated by semicolons, not commas: .*delimiter=';'.*--delimiter ';'"),
     "tabs": (b"a\tb\n1\t2\n3\t4\n", r"separated by tabs, not commas: .*delimiter='\\t'.*--delimiter 'tab'"),
-    "one column": (b"a\n1\n2\n", r"Found 1 feature\(s\)"),
+    "one column": (b"a\n1\n2\n", r"table\.csv' has 1 column, 'a', but at least 2 are needed: is the delimiter"),
     "no header": (b"0.5,1\n2,3\n4,6\n", "line 1 holds numbers.*header with names is required"),
     "no header, integers": (b"0,2\n2,3\n4,6\n", "line 1 holds numbers"),
     "unnamed column": (b"a,,b\n0,1,2\n1,3,5\n", "column 2 has no name: .*extra comma"),
@@ -515,7 +516,7 @@ def test_columns_can_be_left_out(tmp_path, kind):
         Scatter.from_data(X, drop=["dat"])
     with pytest.raises(ValueError, match="no column 'zzz' to drop: the columns are 'id'"):
         Scatter.from_data(X, drop="zzz")
-    with pytest.raises(ValueError, match=r"column 'id'.*drop=\['id'\]"):
+    with pytest.raises(ValueError, match=r"column 'id'.*drop=\['id', 'date'\]"):
         Scatter.from_data(X)
 
 

@@ -12,8 +12,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ggmflow.memory import require
-from ggmflow.missing import expected_scatter, usable_rows
-from ggmflow.table import check_names, read_table
+from ggmflow.missing import expected_scatter
+from ggmflow.normal_scores import normal_scores, to_unit_variance, values_of_scores
+from ggmflow.table import check_names, parse_table, read_table
+from ggmflow.usable import use_rows
 
 # Asymmetry and negative eigenvalues up to this, relative to unit variances, pass as float32 rounding.
 _ROUNDING = 1e-6
@@ -146,14 +148,14 @@ class Scatter:
             raise ValueError(f"unknown missing={missing!r}: choose 'error', 'drop' or 'em'")
         if len(shape := getattr(X, "shape", ())) == 2 and isinstance(drop, tuple) and not drop:
             _require_matrices(shape[1])  # before names are made for millions of columns
-        values, labels, where = read_table(X, names, delimiter=delimiter, decimal=decimal, drop=drop)
-        _require_matrices(len(labels))
-        values = values[usable_rows(values, labels, where, missing)]
-        _check_varying(values, labels)
+        table = parse_table(X, names, delimiter=delimiter, decimal=decimal, drop=drop)
+        _require_matrices(len(table.names))
+        used = use_rows(table, missing)
+        values = used.values
         observed = None if transform is None else np.sort(values, axis=0)  # NaN comes last
         if observed is not None:
-            values = _normal_scores(values, observed)
-        working, mean, scale = _standardize(values)
+            values = normal_scores(values, observed)
+        working, mean, scale = to_unit_variance(values)
         n = len(working)
         if np.isnan(working).any():
             result = expected_scatter(working)
@@ -169,7 +171,7 @@ class Scatter:
         if not standardize:
             with np.errstate(over="ignore", under="ignore"):
                 S, scale = S * np.outer(scale, scale), np.ones_like(scale)
-        return cls(S, n, mean, scale, labels, observed)
+        return cls(S, n, mean, scale, used.names, observed)
 
     @classmethod
     def from_covariance(
@@ -281,7 +283,7 @@ class Scatter:
             Columns in the order of `names`.
         """
         if self.observed is not None:
-            values = _normal_scores(values, self.observed)
+            values = normal_scores(values, self.observed)
         return (values - self.mean) / self.scale
 
     def to_original(
@@ -304,7 +306,7 @@ class Scatter:
         values = working * self.scale[columns] + self.mean[columns]
         if self.observed is None:
             return values
-        parts = [_values_of_scores(values[..., k], self.observed[:, j]) for k, j in enumerate(columns)]
+        parts = [values_of_scores(values[..., k], self.observed[:, j]) for k, j in enumerate(columns)]
         return np.stack(parts, axis=-1) if parts else values
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -396,14 +398,6 @@ def _require_matrices(d: int) -> None:
     require(40 * d**2, f"the scatter matrices of {d} columns", advice)
 
 
-def _check_varying(values: Float[np.ndarray, "n d"], names: tuple[str, ...]) -> None:
-    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
-    # Relative to the column's magnitude: 1e-12·(1, 2, 3) varies, 0.1 + 0.2 against 0.3 does not.
-    constant = high / 2 - low / 2 <= 4 * np.finfo(np.float64).eps * np.maximum(np.abs(low), np.abs(high))
-    for j in np.flatnonzero(constant):
-        raise ValueError(f"column {names[j]!r} is constant (always {low[j]:g}): leave it out")
-
-
 def _check_semidefinite(S: Float[np.ndarray, "d d"], names: tuple[str, ...]) -> None:
     if S.ndim != 2 or S.shape[0] != S.shape[1]:
         raise ValueError(f"a covariance or scatter matrix must be square, got shape {S.shape}")
@@ -439,52 +433,3 @@ def _check_observed(observed: Float[np.ndarray, "m d"], names: tuple[str, ...]) 
             raise ValueError(f"observed values of column {name!r} must be finite and sorted, with NaN at the end")
         if not values.size or values[0] == values[-1]:
             raise ValueError(f"column {name!r} must have two different observed values or more")
-
-
-def _normal_scores(values: Float[np.ndarray, "n d"], observed: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "n d"]:
-    """Φ⁻¹(r/(m+1)), r the rank among a column's m observed values; linear between them, NaN for NaN."""
-    return np.column_stack([_scores_of_column(x, column) for x, column in zip(values.T, observed.T, strict=True)])
-
-
-def _scores_of_column(x: Float[np.ndarray, " n"], observed: Float[np.ndarray, " m"]) -> Float[np.ndarray, " n"]:
-    from scipy.special import ndtri  # takes long to load, and only the transform needs it
-
-    knots, counts = np.unique(observed[~np.isnan(observed)], return_counts=True)
-    last = np.cumsum(counts)
-    scores = ndtri((last - (counts - 1) / 2) / (last[-1] + 1))  # ties share their average rank
-    left = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
-    low, high = knots[left], knots[left + 1]
-    # t = (x − low)/(high − low), all three divided by a power of two: no difference over- or underflows.
-    _, power = np.frexp(np.maximum(np.abs(low), np.abs(high)))
-    low, high, x = (np.ldexp(v, -power) for v in (low, high, np.clip(x, low, high)))
-    t = (x - low) / (high - low)
-    between = np.minimum(scores[left] + t * (scores[left + 1] - scores[left]), scores[left + 1])
-    # At t = 1 rounding would lose the last bit of an observed value's score.
-    return np.where(t == 1, scores[left + 1], between)
-
-
-def _values_of_scores(scores: Float[np.ndarray, "*n"], observed: Float[np.ndarray, " m"]) -> Float[np.ndarray, "*n"]:
-    """The other way: x with Φ⁻¹(r/(m+1)) = score, r its rank."""
-    from scipy.special import ndtr, ndtri
-
-    values = observed[~np.isnan(observed)]
-    m = len(values)
-    if np.all(values[1:] > values[:-1]):
-        return np.interp(scores, ndtri(np.arange(1, m + 1) / (m + 1)), values)
-    # Scores of ties are averages, so they vary less than N(0, 1).
-    shared = _scores_of_column(values, values)
-    rank = np.ceil(ndtr((scores - shared.mean()) / shared.std()) * m).clip(1, m)
-    return values[rank.astype(np.intp) - 1]
-
-
-def _standardize(values: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Centre and scale the observed values: working, mean, scale with values = working·scale + mean."""
-    # Powers of two move every column near 1 without rounding, so that squares neither over- nor underflow.
-    _, power = np.frexp(np.nanmax(np.abs(values), axis=0))
-    working = np.ldexp(values, -power)
-    mean = np.zeros(values.shape[1])
-    for _ in range(2):  # the second pass removes the rounding error of a mean far from zero
-        step = np.nanmean(working, axis=0)
-        working, mean = working - step, mean + step
-    scale = np.sqrt(np.nanmean(working**2, axis=0))
-    return working / scale, np.ldexp(mean, power), np.ldexp(scale, power)

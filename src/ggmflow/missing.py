@@ -1,7 +1,5 @@
 """Expected scatter of incomplete Gaussian rows: x_m | x_o ~ N(μ_m − Ω_mm⁻¹Ω_mo(x_o − μ_o), Ω_mm⁻¹)."""
 
-import warnings
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -108,60 +106,6 @@ def expected_scatter(
         "too little is observed for these columns; drop those with most missing values, or use missing='drop'"
     )
     return ExpectedScatter(mean, scatter, np.array(objective), converged, message)
-
-
-def usable_rows(
-    values: Float[np.ndarray, "n d"], names: Sequence[str], where: Callable[[int], str], missing: str
-) -> Bool[np.ndarray, " n"]:
-    """Decide which rows of a table enter, or say why it cannot be used.
-
-    Parameters
-    ----------
-    values : (n, d) ndarray
-        NaN where nothing was observed.
-    names : sequence of str
-        Column names, for messages.
-    where : callable
-        Turns a row number into what a message calls it, such as "line 7".
-    missing : {"error", "drop", "em"}
-        Refuse missing values, keep complete rows, or keep rows with at least one value.
-
-    Returns
-    -------
-    (n,) ndarray of bool
-    """
-    if np.isinf(values).any():
-        i, j = np.argwhere(np.isinf(values))[0]
-        raise ValueError(f"column {names[j]!r}, {where(i)} is {values[i, j]}: every value must be finite")
-    absent = np.isnan(values)
-    if not absent.any():
-        return np.ones(len(values), dtype=bool)
-    if missing == "error":
-        i, j = np.argwhere(absent)[0]
-        count = np.count_nonzero(absent)
-        raise ValueError(
-            f"column {names[j]!r}, {where(i)} is missing (NaN; {count} in all): "
-            "choose missing='em' to use every row, or missing='drop' for complete rows only"
-        )
-    if empty := [name for j, name in enumerate(names) if absent[:, j].all()]:
-        raise ValueError(f"no value was observed in column {', '.join(map(repr, empty))}: leave it out")
-    n_absent = np.count_nonzero(absent, axis=1)
-    if missing == "drop":
-        keep = n_absent == 0
-        advice = "choose missing='em', or leave out the columns with most missing values"
-    else:
-        keep = n_absent < len(names)
-        advice = "there is nothing to estimate from"
-        for i in np.flatnonzero(~keep)[:1]:
-            text = f"{np.sum(~keep)} of {len(keep)} rows hold no value and are left out; the first is {where(i)}"
-            warnings.warn(text, stacklevel=3)
-        seen = (~absent).astype(np.float64)
-        for i, j in np.argwhere(seen.T @ seen == 0)[:1]:
-            text = f"columns {names[i]!r} and {names[j]!r} are never observed together"
-            warnings.warn(f"{text}: no data determine their covariance, so leave one out", stacklevel=3)
-    if keep.sum() < 2:
-        raise ValueError(f"missing={missing!r} leaves {keep.sum()} of {len(keep)} rows, fewer than 2: {advice}")
-    return keep
 
 
 def _find_patterns(absent: Bool[np.ndarray, "n d"]) -> list[_Pattern]:

@@ -5,22 +5,83 @@ import os
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from ggmflow.memory import require
+from ggmflow.problems import Problem, ProblemKind, refuse
 
 _WORDS = {"": "nan", "na": "nan", "n/a": "nan", "null": "nan", "none": "nan", "true": "1", "false": "0"}
 _MANY_ROWS = 10  # from here on nobody counts by chance
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "blanks"}
 
 
+class RowNames(NamedTuple):
+    """How rows are called: by their line in a file, or by their position.
+
+    Attributes
+    ----------
+    lines : list of int, optional
+        The line on which each row ends; None for tables that are no files.
+    """
+
+    lines: list[int] | None
+
+    def number(self, i: int) -> int:
+        """Line or position of row i."""
+        return int(i) if self.lines is None else self.lines[i]
+
+    def __call__(self, i: int) -> str:
+        return f"row {i}" if self.lines is None else f"line {self.lines[i]}"
+
+
+class Table(NamedTuple):
+    """A table as it was read, with what is wrong with it so far.
+
+    Attributes
+    ----------
+    values : (n, d) array
+        NaN for what is missing, and for what could not be read.
+    names : tuple of str
+        Of the columns.
+    where : RowNames
+        How to call row i in a message.
+    unreadable : (n, d) array of bool, optional
+        Cells that hold something else than a number; None if there are none.
+    problems : tuple of Problem
+        What could not be read.
+    """
+
+    values: Float[np.ndarray, "n d"]
+    names: tuple[str, ...]
+    where: RowNames
+    unreadable: Bool[np.ndarray, "n d"] | None
+    problems: tuple[Problem, ...]
+
+
+class _Column(NamedTuple):
+    """A column as numbers, and why some of them could not be read."""
+
+    values: Float[np.ndarray, " n"]
+    unreadable: Bool[np.ndarray, " n"] | None = None
+    problem: Problem | None = None
+
+
 def read_table(
+    X: Any, names: Sequence[str] | None, min_rows: int = 2, min_columns: int = 2
+) -> tuple[Float[np.ndarray, "n d"], tuple[str, ...], RowNames]:
+    """Numbers with NaN for what is missing, column names, and how to call row i in a message."""
+    table = parse_table(X, names, min_rows, min_columns, depth=1)
+    refuse(table.problems)
+    return table.values, table.names, table.where
+
+
+def parse_table(
     X: Any,
     names: Sequence[str] | None,
     min_rows: int = 2,
@@ -28,8 +89,19 @@ def read_table(
     delimiter: str = ",",
     decimal: str = ".",
     drop: Sequence[str] = (),
-) -> tuple[Float[np.ndarray, "n d"], tuple[str, ...], Callable[[int], str]]:
-    """Numbers with NaN for what is missing, column names, and how to call row i in a message."""
+    depth: int = 0,
+) -> Table:
+    """Read a table; columns that are no numbers become problems in the result, not exceptions.
+
+    Parameters
+    ----------
+    X, names, delimiter, decimal, drop
+        As in `Scatter.from_data`.
+    min_rows, min_columns
+        A smaller table is refused at once.
+    depth
+        How many functions stand between the caller of this function and the one that a user calls.
+    """
     _check_signs(delimiter, decimal)
     # Not imported: a table of pandas or polars, or a sparse matrix, can only come from where they are loaded.
     pandas, polars, sparse = (sys.modules.get(name) for name in ("pandas", "polars", "scipy.sparse"))
@@ -39,7 +111,7 @@ def read_table(
         raise TypeError(f"X must be a table of numbers or the path of a CSV file, not {type(X).__name__}")
     lines: list[int] | None = None
     if isinstance(X, str | os.PathLike):
-        found, columns, lines = _read_csv(Path(X), delimiter, decimal)
+        found, columns, lines = _read_csv(Path(X), delimiter, decimal, depth)
     elif pandas is not None and isinstance(X, pandas.DataFrame):
         found, columns = list(X.columns), [X.iloc[:, j] for j in range(X.shape[1])]
     elif polars is not None and isinstance(X, polars.DataFrame):
@@ -47,23 +119,43 @@ def read_table(
     else:
         array = _read_array(X)
         found, columns = [f"x{j}" for j in range(array.shape[1])], list(array.T)
-
-    def where(i: int) -> str:
-        return f"row {i}" if lines is None else f"line {lines[i]}"
-
+    where = RowNames(lines)
     labels = check_names(found if names is None else names, len(columns))
     kept = _kept(labels, drop)
     labels, columns = tuple(labels[j] for j in kept), [columns[j] for j in kept]
     shape = (len(columns[0]) if columns else 0, len(columns))
+    if lines is not None:
+        _check_file_size(Path(str(X)), (len(lines), len(columns)), labels, min_rows, min_columns)
     for count, axis, least in ((shape[1], "feature", min_columns), (shape[0], "sample", min_rows)):
         if count < least:
             raise ValueError(f"Found {count} {axis}(s) (shape={shape}) while a minimum of {least} is required.")
-    values = [_to_float(column, name, where) for column, name in zip(columns, labels, strict=True)]
-    if lines is not None and len(lines) >= _MANY_ROWS and (np.diff(values[0]) == 1).all():
-        first, last = values[0][[0, -1]]
-        text = f"column {labels[0]!r} counts the rows, from {first:g} to {last:g}: if these are labels, leave it out"
-        warnings.warn(f"{text} with drop=[{labels[0]!r}]", stacklevel=3)
-    return np.column_stack(values), labels, where
+    read = [_to_float(column, name, where) for column, name in zip(columns, labels, strict=True)]
+    first = read[0].values
+    if lines is not None and len(lines) >= _MANY_ROWS and (np.diff(first) == 1).all():
+        text = f"column {labels[0]!r} counts the rows, from {first[0]:g} to {first[-1]:g}: if these are labels"
+        warnings.warn(f"{text}, leave it out with drop=[{labels[0]!r}]", stacklevel=3 + depth)
+    problems = tuple(column.problem for column in read if column.problem is not None)
+    unreadable = None
+    if problems:
+        none = np.zeros(shape[0], dtype=bool)
+        unreadable = np.column_stack([none if each.unreadable is None else each.unreadable for each in read])
+    return Table(np.column_stack([column.values for column in read]), labels, where, unreadable, problems)
+
+
+def _check_file_size(
+    path: Path, shape: tuple[int, int], labels: tuple[str, ...], min_rows: int, min_columns: int
+) -> None:
+    """Refuse a file with too few rows or columns, in words that name the file."""
+    rows, columns = shape
+    if rows == 0:
+        least = "at least 2 lines" if min_rows > 1 else "lines"
+        raise ValueError(f"{str(path)!r} has a header but no rows: it needs {least} of numbers below the header")
+    if columns < min_columns:
+        has = f"1 column, {labels[0]!r}" if columns else "no column"
+        hint = "is the delimiter right, and was nothing dropped that is needed?"
+        raise ValueError(f"{str(path)!r} has {has}, but at least {min_columns} are needed: {hint}")
+    if rows < min_rows:
+        raise ValueError(f"{str(path)!r} has {rows} row below the header, but at least {min_rows} are needed")
 
 
 def _kept(labels: tuple[str, ...], drop: Sequence[str]) -> list[int]:
@@ -109,7 +201,7 @@ def _check_signs(delimiter: str, decimal: str) -> None:
         raise ValueError(f"{decimal!r} cannot separate both fields and decimals")
 
 
-def _read_csv(path: Path, delimiter: str, decimal: str) -> tuple[list[str], list[Any], list[int]]:
+def _read_csv(path: Path, delimiter: str, decimal: str, depth: int) -> tuple[list[str], list[Any], list[int]]:
     """Header, columns (numbers, or text where not all fields are), and the line on which each row ends."""
     try:
         problem = None if path.is_file() else "is a directory" if path.is_dir() else "does not exist"
@@ -129,7 +221,7 @@ def _read_csv(path: Path, delimiter: str, decimal: str) -> tuple[list[str], list
         raise ValueError(f"{str(path)!r} is not a CSV file in UTF-8: {_other_kind(path) or error}") from None
     if not rows:
         raise ValueError(f"{str(path)!r} is empty: it needs a header and rows of numbers")
-    rows = _without_row_labels(rows)
+    rows = _without_row_labels(rows, depth)
     header = [name.strip() for name in rows[0][1]]
     _check_header(header, path, delimiter)
     for line, row in rows:
@@ -165,7 +257,7 @@ def _other_kind(path: Path) -> str | None:
     return None
 
 
-def _without_row_labels(rows: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
+def _without_row_labels(rows: list[tuple[int, list[str]]], depth: int) -> list[tuple[int, list[str]]]:
     """Rows as R and pandas write them begin with a label that the header leaves empty or out."""
     header, body = rows[0][1], rows[1:]
     # One field more than the header may also be a mistake; these are labels: names that differ, or a count.
@@ -176,7 +268,7 @@ def _without_row_labels(rows: list[tuple[int, list[str]]]) -> list[tuple[int, li
     empty = len(header) > 1 and not header[0].strip() and all(name.strip() for name in header[1:])
     if not left_out and not empty:
         return rows
-    warnings.warn("the first column has no name: it is taken for labels of the rows and left out", stacklevel=5)
+    warnings.warn("the first column has no name: it is taken for labels of the rows and left out", stacklevel=5 + depth)
     return [(rows[0][0], header if left_out else header[1:]), *((line, row[1:]) for line, row in body)]
 
 
@@ -188,6 +280,8 @@ def _number(text: str) -> float | None:
 
 
 def _to_number(entry: Any) -> float:
+    if isinstance(entry, complex | np.complexfloating):  # float() of a NumPy number would drop its imaginary part
+        raise TypeError(str(entry))
     # Python reads 1_000 as a thousand; in a table it is rather a label, such as that of a sample.
     if isinstance(entry, str) and "_" in entry:
         raise ValueError(f"could not convert string to float: {entry!r}")
@@ -222,42 +316,53 @@ def _check_header(header: list[str], path: Path, delimiter: str) -> None:
         raise ValueError(f"line 1 holds numbers ({', '.join(header[:3])}, …): a header with names is required")
 
 
-def _to_float(column: Any, name: str, where: Callable[[int], str]) -> Float[np.ndarray, " n"]:
+def _to_float(column: Any, name: str, where: RowNames) -> _Column:
     dtype: Any = getattr(column, "dtype", None)
     if hasattr(dtype, "is_numeric"):  # polars
         is_number = dtype.is_numeric() or str(dtype) == "Boolean"
-        return column.cast(float).to_numpy() if is_number else _parse(column.to_list(), name, where)
+        return _Column(column.cast(float).to_numpy()) if is_number else _parse(column.to_list(), name, where)
     kind = getattr(dtype, "kind", "O")
-    if kind == "c":
-        raise ValueError(f"Complex data not supported: column {name!r} is complex, pass its real part")
-    if kind in "mM":
-        raise ValueError(f"column {name!r} holds dates or times: turn them into numbers or leave them out")
+    if kind in "cmM":
+        is_complex = kind == "c"
+        problem = Problem(ProblemKind.COMPLEX if is_complex else ProblemKind.DATES, (name,), detail="complex")
+        return _Column(np.full(len(column), np.nan), np.ones(len(column), dtype=bool), problem)
     if kind not in "biuf":
         return _parse(list(column), name, where)
     if hasattr(column, "iloc"):  # pandas
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    return column.astype(np.float64)
+        return _Column(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    return _Column(column.astype(np.float64))
 
 
-def _parse(entries: list[Any], name: str, where: Callable[[int], str]) -> Float[np.ndarray, " n"]:
-    numbers = np.full(len(entries), np.nan)
+def _parse(entries: list[Any], name: str, where: RowNames) -> _Column:
+    numbers, unreadable = np.full(len(entries), np.nan), np.zeros(len(entries), dtype=bool)
     pandas = sys.modules.get("pandas")
     absent = (None,) if pandas is None else (None, pandas.NA, pandas.NaT)
+    problem = None
     for i, entry in enumerate(entries):
         if any(entry is nothing for nothing in absent):
             continue
-        if isinstance(entry, complex | np.complexfloating):
-            raise ValueError(f"Complex data not supported: column {name!r}, {where(i)} is {entry}")
         try:
             numbers[i] = _to_number(entry)
         except (TypeError, ValueError, OverflowError) as error:
-            # float() says what is wrong, but not where. Objects that are no numbers stay a TypeError.
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            hint = f"encode the column as numbers, leave it out with drop=[{name!r}], or leave missing entries empty"
-            if isinstance(entry, str) and "," in entry:
-                hint = "if decimals follow a comma, give decimal=',' (--decimal ',' on the command line)"
-            raise kind(f"column {name!r}, {where(i)}: {error}; {hint}") from None
-    return numbers
+            unreadable[i] = True
+            # float() says what is wrong, but not where.
+            problem = problem or Problem(_kind_of(entry, error), (name,), where(i), str(error))
+    return (
+        _Column(numbers)
+        if problem is None
+        else _Column(numbers, unreadable, problem._replace(count=int(unreadable.sum())))
+    )
+
+
+def _kind_of(entry: Any, error: Exception) -> ProblemKind:
+    """Why an entry could not be turned into a number."""
+    if isinstance(entry, complex | np.complexfloating):
+        return ProblemKind.COMPLEX
+    if isinstance(error, TypeError):
+        return ProblemKind.OBJECT
+    if isinstance(error, OverflowError):
+        return ProblemKind.TOO_LARGE
+    return ProblemKind.DECIMAL_COMMA if isinstance(entry, str) and "," in entry else ProblemKind.TEXT
 
 
 def check_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:

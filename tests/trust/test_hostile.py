@@ -166,27 +166,31 @@ def test_nothing_fails(capsys):
     assert int(rows[-1].value) > 900
 
 
-def finite_part(values, *rest):
-    return np.where(np.isinf(values), 0.0, values), *rest
-
-
 def broken(monkeypatch, mistake):
     """Mistakes that somebody could make."""
+    parse, use = data.parse_table, data.use_rows
     if mistake == "wrong numbers":
-        monkeypatch.setattr(data, "_standardize", lambda values: (values * 1.0, *np.ones((2, values.shape[1]))))
+        monkeypatch.setattr(data, "to_unit_variance", lambda values: (values * 1.0, *np.ones((2, values.shape[1]))))
     elif mistake == "refuses":
-        monkeypatch.setattr(data, "_check_varying", lambda values, names: (_ for _ in ()).throw(ValueError("no " * 9)))
+        monkeypatch.setattr(data, "use_rows", lambda *args: (_ for _ in ()).throw(ValueError("no " * 9)))
     elif mistake == "unclear":
-        monkeypatch.setattr(data, "read_table", lambda X, *_, **__: (np.asarray(X, float), ("a", "b"), str))
+
+        def unchecked(X, *_, **__):
+            return table.Table(np.asarray(X, float), ("a", "b"), table.RowNames(None), None, ())
+
+        monkeypatch.setattr(data, "parse_table", unchecked)
     elif mistake == "drops":
-        usable = data.usable_rows
-        monkeypatch.setattr(data, "usable_rows", lambda *args: usable(*args[:-1], args[-1].replace("error", "drop")))
+        monkeypatch.setattr(data, "use_rows", lambda read, missing: use(read, missing.replace("error", "drop")))
     elif mistake == "hides":
-        read = data.read_table
-        monkeypatch.setattr(data, "read_table", lambda *args, **more: finite_part(*read(*args, **more)))
+
+        def finite(*args, **more):
+            read = parse(*args, **more)
+            return read._replace(values=np.where(np.isinf(read.values), 0.0, read.values))
+
+        monkeypatch.setattr(data, "parse_table", finite)
     elif mistake == "accepts":
         for module in (data, table):
-            monkeypatch.setattr(module, "check_names", lambda names, n_features: tuple(names))
+            monkeypatch.setattr(module, "check_names", lambda names, n_features: tuple(map(str, names)))
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -11,6 +11,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from ggmflow.advice import Surface
+from ggmflow.problems import TableError
+
 
 @contextmanager
 def mistakes(*kinds: type[Exception], then: str = "") -> Iterator[None]:
@@ -23,6 +26,9 @@ def mistakes(*kinds: type[Exception], then: str = "") -> Iterator[None]:
     except MemoryError as error:
         stop(as_options(str(error)) or "there is not enough memory")
     except kinds as error:
+        if isinstance(error, TableError):
+            *lines, last = error.lines(Surface.COMMAND_LINE)
+            stop(*lines, last + then)
         if isinstance(error, OSError):
             stop(f"cannot use {error.filename or 'a file'}: {error.strerror or error}")
         stop(as_options(str(error)) + then)
@@ -64,9 +70,10 @@ def tell(notes: list[str]) -> None:
         line(f"Note: {as_options(note)}.")
 
 
-def stop(message: str) -> NoReturn:
-    """End with an error message and exit code 2."""
-    line(f"Error: {message}", style="red")
+def stop(*lines: str) -> NoReturn:
+    """End with an error message of one or more lines and exit code 2."""
+    for k, text in enumerate(lines):
+        line(text if k else f"Error: {text}", style="red")
     raise typer.Exit(2) from None
 
 
