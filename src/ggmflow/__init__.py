@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ggmflow import baselines, gibbs, plot, simulate, target
     from ggmflow.data import Scatter
+    from ggmflow.data_check import DataWarning, check_data
     from ggmflow.differences import compare
     from ggmflow.estimator import GraphicalFlow, RangeWarning
     from ggmflow.many import FitsFailed, fit_many
@@ -18,6 +19,8 @@ __version__ = "0.1.0"
 __all__ = [
     # data
     "Scatter",
+    "check_data",
+    "DataWarning",
     "simulate",
     # the posterior
     "GraphicalFlow",
@@ -41,6 +44,8 @@ __all__ = [
 # Loaded at first use: help and completion of the command line do not wait for JAX.
 _ROOMS = {
     "Scatter": "data",
+    "check_data": "data_check",
+    "DataWarning": "data_check",
     "GraphicalFlow": "estimator",
     "RangeWarning": "estimator",
     "Posterior": "posterior",

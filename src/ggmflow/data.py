@@ -11,6 +11,8 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float, Int
 
+from ggmflow.data_check import check_choices, look_at, look_at_matrix
+from ggmflow.findings import DataCheck
 from ggmflow.memory import require
 from ggmflow.missing import expected_scatter
 from ggmflow.normal_scores import normal_scores, to_unit_variance, values_of_scores
@@ -40,6 +42,8 @@ class Scatter:
     observed : (m, d) ndarray, optional
         After the nonparanormal transform, the observed values of each column: sorted, NaN below them in columns
         with fewer than m. They bring new rows to the working scale.
+    check : DataCheck, optional
+        What a look at the table has found; None if there was no table.
     """
 
     matrix: Float[np.ndarray, "d d"]
@@ -48,6 +52,7 @@ class Scatter:
     scale: Float[np.ndarray, " d"]
     names: tuple[str, ...]
     observed: Float[np.ndarray, "m d"] | None = None
+    check: DataCheck | None = None
 
     def __repr__(self) -> str:
         shown = ", ".join(self.names[:4]) + (", …" if len(self.names) > 4 else "")
@@ -142,10 +147,7 @@ class Scatter:
         """
         if not isinstance(standardize, bool | np.bool_):
             raise ValueError(f"standardize must be True or False, got {standardize!r}")
-        if not isinstance(transform, str | None) or transform not in (None, "nonparanormal"):
-            raise ValueError(f"unknown transform {transform!r}: choose None or 'nonparanormal'")
-        if not isinstance(missing, str) or missing not in ("error", "drop", "em"):
-            raise ValueError(f"unknown missing={missing!r}: choose 'error', 'drop' or 'em'")
+        check_choices(transform, missing)
         if len(shape := getattr(X, "shape", ())) == 2 and isinstance(drop, tuple) and not drop:
             _require_matrices(shape[1])  # before names are made for millions of columns
         table = parse_table(X, names, delimiter=delimiter, decimal=decimal, drop=drop)
@@ -166,12 +168,14 @@ class Scatter:
             # The observed values were standardized; now the model's estimate of all values is.
             sd = np.sqrt(np.diag(result.matrix) / n)
             S, mean, scale = result.matrix / np.outer(sd, sd), mean + scale * result.mean, scale * sd
+            check = look_at(working, used, transform, missing)
         else:
             S = working.T @ working
+            check = look_at(working, used, transform, missing, scatter=S)
         if not standardize:
             with np.errstate(over="ignore", under="ignore"):
                 S, scale = S * np.outer(scale, scale), np.ones_like(scale)
-        return cls(S, n, mean, scale, used.names, observed)
+        return cls(S, n, mean, scale, used.names, observed, check)
 
     @classmethod
     def from_covariance(
@@ -198,8 +202,10 @@ class Scatter:
         C, labels, _ = read_table(cov, names)
         _check_n(n)
         _check_semidefinite(C, labels)
-        sd = np.sqrt(np.diag(C)) if standardize else np.ones(len(C))
-        return cls(n * (C / sd / sd[:, None]), n, np.zeros(len(C)), sd, labels)
+        deviation = np.sqrt(np.diag(C))
+        sd = deviation if standardize else np.ones(len(C))
+        check = look_at_matrix(C / deviation / deviation[:, None], float(n), labels)
+        return cls(n * (C / sd / sd[:, None]), n, np.zeros(len(C)), sd, labels, check=check)
 
     def index(self, query: str | int | Iterable[str | int], *, strict: bool = True) -> Int[np.ndarray, " s"]:
         """Positions of query variables, in the order asked.
@@ -242,7 +248,7 @@ class Scatter:
             raise ValueError(f"the order must hold each of the {self.n_features} columns once, got {len(p)}")
         names = tuple(self.names[i] for i in p)
         observed = None if self.observed is None else self.observed[:, p]
-        return Scatter(self.matrix[np.ix_(p, p)], self.n, self.mean[p], self.scale[p], names, observed)
+        return Scatter(self.matrix[np.ix_(p, p)], self.n, self.mean[p], self.scale[p], names, observed, self.check)
 
     def working(self, X: Any) -> Float[np.ndarray, "n d"]:
         """Bring rows to the working scale: the same transform, then (x − mean)/scale.
@@ -315,11 +321,13 @@ class Scatter:
         Returns
         -------
         header : dict
-            `n`, `names`, `transform`.
+            `n`, `names`, `transform`, and `check` if there is one.
         arrays : dict of str to ndarray
             `matrix`, `mean`, `scale`, and `observed` if there is a transform.
         """
-        header = {"n": self.n, "names": list(self.names), "transform": self.transform}
+        header: dict[str, Any] = {"n": self.n, "names": list(self.names), "transform": self.transform}
+        if self.check is not None:
+            header["check"] = self.check.to_dict()
         arrays = {"matrix": self.matrix, "mean": self.mean, "scale": self.scale}
         return header, arrays if self.observed is None else {**arrays, "observed": self.observed}
 
@@ -345,7 +353,8 @@ class Scatter:
         expected = {"matrix", "mean", "scale"} | ({"observed"} if transform else set())
         if set(arrays) != expected:
             raise ValueError(f"a Scatter has the arrays {', '.join(sorted(expected))}, not {', '.join(sorted(arrays))}")
-        return cls(n=n, names=tuple(names), **arrays)
+        check = header.get("check")  # absent from files of earlier versions
+        return cls(n=n, names=tuple(names), **arrays, check=None if check is None else DataCheck.from_dict(check))
 
     def _columns(self, labels: tuple[str, ...]) -> list[int]:
         """Where a table that has names keeps our columns."""

@@ -33,6 +33,7 @@ from ggmflow.card import Level, card, name_some
 from ggmflow.clock import Clock
 from ggmflow.conditions import Choice, Ranges, find_ranges, number_list
 from ggmflow.data import Scatter
+from ggmflow.data_check import DataWarning
 from ggmflow.evidence import (
     Evidence,
     LargePrior,
@@ -46,6 +47,7 @@ from ggmflow.evidence import (
     mix,
     prior_ranges,
 )
+from ggmflow.findings import serious_sentences
 from ggmflow.flow.build import Architecture, MatrixFlow, check_architecture, query_first, untrained_flow
 from ggmflow.model_file import FittedModel
 from ggmflow.path import ModePath, complete, describe, make_problem, solve_path
@@ -233,6 +235,8 @@ class GraphicalFlow(BaseEstimator):
             # Before the scatter matrix is made, which may be large itself.
             require_memory(self.architecture, shape[1], shape[1], self.batch_size)
         scatter = self._read(X)
+        if scatter.check is not None and (told := serious_sentences(scatter.check)):
+            warnings.warn(f"{'; '.join(told)}. All about the data: model.scatter_.check", DataWarning, stacklevel=2)
         query = np.arange(scatter.n_features) if self.query is None else scatter.index(self.query)
         require_memory(self.architecture, scatter.n_features, len(query), self.batch_size)
         ranges = find_ranges(self.lam, self.q, self.temperature, scatter, query)
