@@ -23,7 +23,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ggmflow
-from ggmflow import io
+from ggmflow import estimator, io
 from ggmflow.cli import app
 from tests import models
 
@@ -76,7 +76,7 @@ def refused(arguments, message, code=2):
 # ------------------------------------------------------------------------------------------------------------------ fit
 def test_fit_ends_with_a_summary(fitted):
     path, told = fitted
-    assert re.search(r"Data table\.csv: 50 rows of 4 variables", told)
+    assert re.search(r"Data table\.csv: 50 rows of 4 variables Check nothing unusual in the data", told)
     time = r"(\d+ s|[\d.]+ min)"
     parts = rf"(, plus|,)( compiling| choosing λ and q| other work) {time}"
     assert re.search(rf"Fit trained for 100 steps in {time}({parts})*; λ from 0\.5 to 8, q from 0\.25 to 1\.25", told)
@@ -160,6 +160,41 @@ def test_all_problems_of_a_table_are_told_at_once(tmp_path):
     assert "column 'b', line 2 is missing (NaN; 2 in all, in 2 columns): choose --missing em" in missing
     assert constant == "- column 'c' is constant (always 7): leave it out with --drop 'c'"
     assert way_out == "To use the rest of it: --drop 'diagnosis,c' --missing em"
+
+
+FAULTY = TABLE.assign(e=TABLE["b"])
+FAULTY.loc[5, "d"] = 40.0
+
+
+def test_the_data_check_is_told_before_training(tmp_path, monkeypatch):
+    """So that a user can stop: it is there even if training never ends."""
+
+    def never_ends(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(estimator, "train", never_ends)
+    FAULTY.to_csv(tmp_path / "table.csv", index=False)
+    result = run(app, ["fit", str(tmp_path / "table.csv"), "-o", str(tmp_path / "run"), "--lam", "2", "--q", "1"])
+    assert result.exit_code == 130
+    title, *told, stopped = result.stderr.splitlines()
+    assert title == "Data check" and stopped.startswith("Interrupted")
+    assert told[0] == "- columns 'b' and 'e' are identical (r = 1.000): leave out all but one with --drop 'e'"
+    assert "'d' in line 7" in told[1] and any("--transform nonparanormal" in line for line in told)
+    assert len(told) <= 8 and result.stderr.count("identical") == 1
+
+
+def test_the_data_check_is_kept(untrained, tmp_path):
+    FAULTY.to_csv(tmp_path / "table.csv", index=False)
+    place = str(tmp_path / "run")
+    result = run(app, ["fit", str(tmp_path / "table.csv"), "-o", place, "--lam", "2", "--q", "1", "--json"])
+    assert result.exit_code == 0, result.output
+    check = ggmflow.load_run(place).scatter_.check
+    assert [finding.kind.value for finding in check.findings][:2] == ["identical", "outliers"]
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["data"]["check"] == check.to_dict()
+    assert json.loads(result.stdout)["data"]["check"] == check.to_dict()
+    assert "Note:" not in result.stderr  # what the check says is not said twice
+    told = " ".join(run(app, ["summary", place]).stdout.split())
+    assert "Check columns 'b' and 'e' are identical (r = 1.000): leave out all but one with --drop 'e'" in told
 
 
 BAD_OPTIONS = {

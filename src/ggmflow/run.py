@@ -227,12 +227,13 @@ def _write_results(model: GraphicalFlow, path: Path, record: dict[str, Any]) -> 
 
 def _new_record(model: GraphicalFlow, scatter: Scatter, data: Mapping[str, Any], command: str) -> dict[str, Any]:
     parameters = {name: value for name, value in model.get_params().items() if name != "progress"}
+    check = None if scatter.check is None else scatter.check.to_dict()
     record = {
         "kind": KIND,
         "format": FORMAT,
         "status": "starting",
         "command": command,
-        "data": dict(data) | {"rows": scatter.n, "columns": list(scatter.names)},
+        "data": dict(data) | {"rows": scatter.n, "columns": list(scatter.names), "check": check},
         "parameters": parameters,
         "versions": io.versions(),
         "started": _now(),

@@ -48,7 +48,7 @@ def read_record(path: str | Path) -> dict[str, Any]:
     -------
     dict
         status ("starting", "running", "interrupted", "failed" or "finished"), command, versions, data (file, sha256,
-        rows, columns, delimiter, decimal), parameters, started, updated, seconds; of a finished fit also steps,
+        rows, columns, check, delimiter, decimal), parameters, started, updated, seconds; of a finished fit also steps,
         training, timings (seconds: compiling, training, choosing; not in runs of earlier versions), model (the SHA-256
         of its file), chosen (lam, q, at_ends) and ranges.
     """

@@ -1,6 +1,7 @@
 """What was found, for people as a screen and for programs as one JSON object."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,29 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ggmflow.advice import Surface
 from ggmflow.commands.arguments import data_name
-from ggmflow.commands.terminal import as_text, duration
+from ggmflow.commands.terminal import as_text, duration, line
 from ggmflow.export import describe, edge_table, records, strongest
+from ggmflow.findings import DataCheck, Severity, sentences
 from ggmflow.posterior import Posterior
+
+
+def tell_check(check: DataCheck | None) -> None:
+    """Print on standard error what the data check has found, if anything."""
+    if check is None or not check.findings:
+        return
+    line("Data check", style="bold")
+    for remark in sentences(check, Surface.COMMAND_LINE):
+        line(f"- {remark}", style="yellow" if check.findings[0].severity > Severity.NOTE else "none")
+
+
+def check_in_short(check: DataCheck | None) -> list[str]:
+    """One line that says whether the data check has found anything, for use after `tell_check`."""
+    if check is None:
+        return []
+    found = len(sentences(check, Surface.COMMAND_LINE))
+    return [f"{found} remark{'s' * (found > 1)} on the data, above" if found else "nothing unusual in the data"]
 
 
 def print_json(run: Path, record: dict[str, Any], post: Posterior, table: pd.DataFrame, top: int | None) -> None:
@@ -26,8 +46,8 @@ def print_json(run: Path, record: dict[str, Any], post: Posterior, table: pd.Dat
     typer.echo(json.dumps(content, allow_nan=False))
 
 
-def print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame, top: int) -> None:
-    """A screen for people."""
+def print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame, top: int, check: Sequence[str]) -> None:
+    """A screen for people; `check` are lines about the data."""
     console = Console(highlight=False)
     edges, attributes = edge_table(table), table.attrs
     s, d = len(post.query), len(post.names)
@@ -39,6 +59,8 @@ def print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame, 
     rows = f"{float(record['data'].get('rows', 0)):g} rows of {d} variables"
     blanket = "" if s == d else f"; the Markov blanket of {s} of them"
     lines.add_row("Data", as_text(f"{data_name(record)}: {rows}{blanket}"))
+    for k, remark in enumerate(check):
+        lines.add_row("Check" if k == 0 else "", as_text(remark))
     fitted = ", ".join(
         f"{symbol} from {ranges[name][0]:.3g} to {ranges[name][1]:.3g}"
         for name, symbol in (("lam", "λ"), ("q", "q"), ("temperature", "temperature"))

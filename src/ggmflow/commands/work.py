@@ -14,14 +14,17 @@ import typer
 from jaxtyping import Int
 from rich.console import Console
 
+from ggmflow.advice import Surface
 from ggmflow.commands.arguments import FitRequest, begun_with, data_name, place, reading_in
-from ggmflow.commands.screen import print_json, print_summary
+from ggmflow.commands.screen import check_in_short, print_json, print_summary, tell_check
 from ggmflow.commands.terminal import duration, line, mistakes, notes, print_next, print_written, stop, tell
 from ggmflow.conditions import find_ranges
 from ggmflow.data import Scatter
+from ggmflow.data_check import DataWarning
 from ggmflow.estimator import GraphicalFlow, RangeWarning
 from ggmflow.export import entry_table
 from ggmflow.export import export as write_export
+from ggmflow.findings import sentences
 from ggmflow.posterior import PoorFitWarning, Posterior
 from ggmflow.run import fit_run, open_run
 from ggmflow.run_record import MADE_LATER, RunError, read_record
@@ -30,7 +33,8 @@ from ggmflow.train import require_memory
 
 # What numbers can come to, however right the program is: data and ranges that single precision cannot hold.
 NUMERIC = (FloatingPointError, DrawsError)
-_TOLD_ANYWAY = (PoorFitWarning, RangeWarning)  # the summary says so
+_TOLD_ANYWAY = (PoorFitWarning, RangeWarning, DataWarning)  # the summary says so
+_CHECK_LINES = 4  # about the data, in a summary
 
 
 def fit(request: FitRequest, scatter: Scatter, query: Int[np.ndarray, " s"], told: list[str]) -> None:
@@ -55,6 +59,7 @@ def fit(request: FitRequest, scatter: Scatter, query: Int[np.ndarray, " s"], tol
             if not resume:  # what is finished needs none
                 require_memory(model.architecture, scatter.n_features, len(query), model.batch_size)
             find_ranges(**request.ranges, scatter=scatter, query=query)
+        tell_check(scatter.check)  # before training, so that one can stop and mend the table
         try:
             with mistakes(RunError, OSError, *NUMERIC):
                 model = fit_run(
@@ -72,7 +77,7 @@ def fit(request: FitRequest, scatter: Scatter, query: Int[np.ndarray, " s"], tol
     if request.as_json:
         print_json(output, record, post, table, top=None)
         return
-    print_summary(record, post, table, top=10)
+    print_summary(record, post, table, 10, check_in_short(model.scatter_.check))
     program, run = request.program, shlex.quote(str(output))
     print_next(
         {
@@ -94,14 +99,16 @@ def summary(
     as_json: bool,
 ) -> None:
     """Show what was found."""
-    record, _, post = _open(run, lam, q, refine)
+    record, model, post = _open(run, lam, q, refine)
     with notes(*_TOLD_ANYWAY) as found, mistakes(*NUMERIC):
         table = entry_table(post, level, rule)
     tell(found)
     if as_json:
         print_json(run, record, post, table, top)
     else:
-        print_summary(record, post, table, 10 if top is None else top)
+        check = model.scatter_.check
+        lines = [] if check is None else sentences(check, Surface.COMMAND_LINE, _CHECK_LINES)
+        print_summary(record, post, table, 10 if top is None else top, lines or check_in_short(check))
 
 
 def report(run: Path, output: Path | None, path: Path, lam: float | None, q: float | None) -> None:
