@@ -1,6 +1,7 @@
 """Reports: numbers equal to the Python API, names that are only text, and the page in a browser without a network."""
 
 import base64
+import dataclasses
 import hashlib
 import html
 import html.parser
@@ -527,3 +528,41 @@ def test_nothing_is_cut_off(browser, small, tmp_path, width, media):
         assert not page.locator("#controls").is_visible()
         assert len(page.pdf(format="A4", print_background=True)) > 20_000
     page.close()
+
+
+# ----------------------------------------------------------------------------------------------------------- data check
+def section(page, name):
+    return html.unescape(re.search(rf'<section id="{name}">(.*?)</section>', page, re.S)[1])
+
+
+def test_a_report_says_that_nothing_unusual_was_found(small):
+    model, numbers = small
+    page = render(model, numbers)
+    assert "60 rows of 5 variables before the fit: nothing unusual was found." in section(page, "check")
+    assert '<a href="#check">' in page
+
+
+def test_a_report_tells_what_the_data_check_has_found(untrained):
+    """A copy under a name that would be markup, and an outlier."""
+    table = five_variables(FIVE)
+    table["<b>copy</b>"] = table["pulse"]
+    table.loc[7, "mood"] = 50.0
+    with pytest.warns(gf.DataWarning):
+        fitted = quick(temperature=1.0, lam=2.0, q=1.0).fit(table)
+    page = render(fitted, collect(fitted))
+    assert "<b>copy" not in page
+    told = section(page, "check")
+    assert "can make or hide edges by itself" in told
+    assert "Columns 'pulse' and '<b>copy</b>' are identical (r = 1.000)" in told
+    assert "Row 7 alone moves the correlation of" in told
+    assert "transform='nonparanormal' in Python, --transform nonparanormal on the command line" in told
+
+
+def test_a_report_of_an_earlier_model_has_no_data_check(small):
+    model, numbers = small
+    scatter = model.scatter_
+    model.scatter_ = dataclasses.replace(scatter, check=None)
+    try:
+        assert "The data were not checked" in section(render(model, numbers), "check")
+    finally:
+        model.scatter_ = scatter

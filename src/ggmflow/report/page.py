@@ -133,6 +133,7 @@ def render(
     parts |= sections.edges(numbers, names, island)
     parts |= sections.choice(numbers, island)
     parts |= sections.trust(model, numbers)
+    parts |= sections.data_check(model)
     parts |= sections.data(model, data_name)
     parts |= sections.again(model, numbers, data_name, reading or {})
     return Template(page).substitute(parts)

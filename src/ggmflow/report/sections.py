@@ -417,6 +417,15 @@ def data(model: GraphicalFlow, data_name: str | None) -> dict[str, str]:
     }
 
 
+def data_check(model: GraphicalFlow) -> dict[str, str]:
+    """What a look at the data before the fit has found."""
+    check = model.scatter_.check
+    opening, lines = words.data_check(check)
+    kind = ' class="note"' if check is not None and check.serious else ""
+    items = "".join(f"<li><bdi>{escape(line)}</bdi></li>" for line in lines)
+    return {"data_check": f"<p{kind}>{escape(opening)}</p>" + (f"<ul>{items}</ul>" if items else "")}
+
+
 def again(model: GraphicalFlow, numbers: Numbers, data_name: str | None, reading: Mapping[str, Any]) -> dict[str, str]:
     """Code, versions and ranges to get the same numbers."""
     from ggmflow import __version__  # here, because the package defines it only after its modules are imported

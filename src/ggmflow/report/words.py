@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from ggmflow.advice import Surface
+from ggmflow.findings import DataCheck, sentences
 from ggmflow.report.numbers import Numbers, Point
 
 VERDICTS = {"good": "Good", "fair": "Fair", "poor": "Poor"}
@@ -159,6 +161,25 @@ def reliability(numbers: Numbers) -> str:
     if len(parts) == 1:
         return f"All {total} points of the grid are {parts[0].split()[1]}." if total > 1 else ""
     return f"The {total} points of the grid: {', '.join(parts[:-1])} and {parts[-1]}."
+
+
+def data_check(check: DataCheck | None) -> tuple[str, list[str]]:
+    """What a look at the data before the fit has found: an opening sentence, and one for each finding.
+
+    Parameters
+    ----------
+    check
+        None for a model that was made without a look at the data.
+    """
+    if check is None:
+        return "The data were not checked: this model was made without it.", []
+    lines = [f"{line[0].upper()}{line[1:]}." for line in sentences(check, Surface.REPORT)]
+    size = f"{check.n_rows:g} rows of {count(check.n_columns, 'variable')}"
+    if not lines:
+        return f"A look at the {size} before the fit: nothing unusual was found.", []
+    if check.serious:
+        return f"A look at the {size} before the fit found something that can make or hide edges by itself:", lines
+    return f"A look at the {size} before the fit found:", lines
 
 
 def strongest(numbers: Numbers) -> int | None:
