@@ -76,6 +76,7 @@ def test_a_run_says_what_it_is_and_loads(untrained, table, tmp_path):
         "drop": [],
         "rows": 20,
         "columns": list("abcd"),
+        "check": model.scatter_.check.to_dict(),
     }
     assert record["parameters"]["lam"] == 2.0 and record["parameters"]["random_state"] == 0
     assert record["versions"]["ggmflow"] == gf.__version__
