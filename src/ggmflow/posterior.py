@@ -225,7 +225,7 @@ class Posterior:
         out = self._matrix(self._sample.quantile(np.atleast_1d(levels), self._use(weighted)))
         if not levels.ndim:
             return self._named(out[0], as_frame)
-        return self._named(out, as_frame, levels.tolist())
+        return self._named(out, as_frame, [float(each) for each in levels])
 
     def interval(self, level: float = 0.9, *, weighted: bool | None = None, as_frame: bool = False) -> Matrix:
         """Lower and upper end of the equal-tailed credible interval of every entry, (2, s, d).

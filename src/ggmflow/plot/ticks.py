@@ -22,11 +22,12 @@ class Spaced(MaxNLocator):
     def __call__(self) -> Any:
         """The ticks, in units of the data."""
         ticks = np.asarray(super().__call__(), float)
-        low, high = sorted(self.axis.get_view_interval())
+        axis: Any = self.axis
+        low, high = sorted(axis.get_view_interval())
         ticks = ticks[(ticks >= low - 1e-9 * (high - low)) & (ticks <= high + 1e-9 * (high - low))]
         for step in range(1, len(ticks)):
             kept = _every(ticks, step)
-            if _fits(self.axis, kept):
+            if _fits(axis, kept):
                 return kept
         return ticks[:1]
 
@@ -36,12 +37,13 @@ class LamLocator(Locator):
 
     def __call__(self) -> Any:
         """The ticks, in units of the data."""
-        return self.tick_values(*self.axis.get_view_interval())
+        axis: Any = self.axis
+        return self.tick_values(*axis.get_view_interval())
 
     def tick_values(self, vmin: float, vmax: float) -> Any:
         """Ticks between two values."""
         low, high = sorted((vmin, vmax))
-        candidates: list[np.ndarray] = []
+        candidates: list[Any] = []
         if high < 6 * low:  # 1, 2 and 5 of a decade would be one or two ticks
             candidates = [MaxNLocator(nbins, steps=[1, 2, 5, 10]).tick_values(low, high) for nbins in (6, 4, 3, 2)]
         decades = LogLocator(numticks=50).tick_values(low, high)
@@ -69,7 +71,9 @@ def set_names(axis: Axis, names: Sequence[str], *, most: int = 25, size: float =
         Whether names are turned by 90 degrees.
     """
     axis.set_major_locator(_Names(len(names), most))
-    axis.set_major_formatter(FuncFormatter(lambda x, position: names[round(x)] if 0 <= round(x) < len(names) else ""))
+    axis.set_major_formatter(
+        FuncFormatter(lambda x, position: str(names[round(x)]) if 0 <= round(x) < len(names) else "")
+    )
     axis.set_tick_params(labelsize=size, labelrotation=90 if vertical else 0)
     for tick in axis.get_major_ticks(min(most, len(names))):  # else "$x$" would be typeset
         tick.label1.set_parse_math(False)
@@ -95,7 +99,7 @@ def _every(ticks: np.ndarray, step: int) -> np.ndarray:
     return ticks[int(zero[0]) % step if zero.size else 0 :: step]
 
 
-def _fits(axis: Axis | Any, ticks: np.ndarray) -> bool:
+def _fits(axis: Any, ticks: np.ndarray) -> bool:
     """Whether the labels of these ticks, with a gap between them, have room beside each other."""
     if len(ticks) < 2:
         return True
