@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 import ggmflow as gf
 from ggmflow import estimator, io
+from ggmflow import run as run_module
 from ggmflow.cli import app
 from ggmflow.data import Scatter
 from ggmflow.export import entry_table
@@ -342,6 +343,27 @@ def test_an_unfinished_run_asks_what_to_do(untrained, monkeypatch, table, tmp_pa
     assert read_record(run)["status"] == "interrupted"
     with pytest.raises(RunError, match="not finished: go on with --resume, or begin anew with --force"):
         fit(run, table)
+    fit(run, table, resume=True)
+    assert read_record(run)["status"] == "finished"
+
+
+@pytest.mark.parametrize(("before", "expected"), [("starting", "starting"), ("running", "interrupted")])
+def test_an_interrupt_just_after_the_record_was_written_is_told(
+    untrained, monkeypatch, table, tmp_path, before, expected
+):
+    """The record says "running" a moment before the fit begins: a signal may come in between."""
+    run, real = tmp_path / "run", run_module._write_record
+
+    def write(path, record):
+        real(path, record)
+        if record["status"] == before:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ggmflow.run._write_record", write)
+        with pytest.raises(KeyboardInterrupt):
+            fit(run, table)
+    assert read_record(run)["status"] == expected
     fit(run, table, resume=True)
     assert read_record(run)["status"] == "finished"
 

@@ -15,6 +15,7 @@ import json
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -150,25 +151,21 @@ def fit_run(
     with locked(path, writes=(*own, *(f"{NEXT}/{name}" for name in own))):
         new = _new_record(model, scatter, data, command)
         place = _place(path, new, resume, force)
-        record = _begin(place, new, resume, force)
-        if record["status"] == "finished":
-            return load_run(path)
-        clock, before = time.monotonic(), record["seconds"]
-
-        def seconds() -> float:
-            return round(before + time.monotonic() - clock, 1)
-
+        clock = time.monotonic()
         try:
+            record = _begin(place, new, resume, force)
+            if record["status"] == "finished":
+                return load_run(path)
             _fit(model, scatter, place)
             _write_results(model, place, record)
         except (KeyboardInterrupt, FloatingPointError, DrawsError, MemoryError) as error:
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            _write_record(place, record | {"status": status, "seconds": seconds()})
+            _write_end(place, status, time.monotonic() - clock)
             raise
         choice, timings = model._chosen(), model.timings_._asdict()
         known = {
             "status": "finished",
-            "seconds": seconds(),
+            "seconds": round(record["seconds"] + time.monotonic() - clock, 1),
             "timings": {name: None if value is None else round(value, 1) for name, value in timings.items()},
             "steps": model.n_iter_,
             "training": model.status_,
@@ -295,6 +292,14 @@ def _show(value: Any) -> str:
 def _write_record(path: Path, record: dict[str, Any]) -> None:
     record = plain(record | {"updated": _now()})
     io.write_text(path / RECORD, json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _write_end(path: Path, status: str, seconds: float) -> None:
+    """Tell how a fit ended that run.json says is running; a signal may come before the fit has begun to."""
+    with suppress(RunError):  # there is no record yet
+        record = record_in(path)
+        if record["status"] == "running":
+            _write_record(path, record | {"status": status, "seconds": round(record["seconds"] + seconds, 1)})
 
 
 def _now() -> str:
