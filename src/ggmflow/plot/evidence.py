@@ -1,5 +1,7 @@
 """Evidence: log p(X | λ, q) as curves over λ and as a surface, with its highest point."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
@@ -12,6 +14,7 @@ from ggmflow.plot.style import (
     MARKERS,
     NEUTRAL,
     SMALL,
+    inches,
     lam_axis,
     legend_below,
     new_axes,
@@ -70,7 +73,9 @@ def evidence_curve(
         ax.set_xlim(lams[0] / 1.05, lams[-1] * 1.05)
     ax.set_ylabel("log evidence (nats)")
     ax.ticklabel_format(axis="y", useOffset=False)
-    legend_below(ax, handles)
+    # The last label is long and has a column of its own: columns as wide as it is would be one below the other.
+    columns: dict[str, Any] = {"ncols": 3} if inches(ax)[0] > 3.3 else {}
+    legend_below(ax, handles, **columns)
     open_frame(ax)
     set_title(ax, title)
     return ax

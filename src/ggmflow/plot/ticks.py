@@ -3,6 +3,9 @@
 Before that the size of axes is not known: a layout engine shrinks them to make room for titles, legends and labels.
 """
 
+# matplotlib's own annotations are narrower than what it accepts.
+# pyright: reportArgumentType=false, reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -108,7 +111,7 @@ def _fits(axis: Any, ticks: np.ndarray) -> bool:
     transform = axis.axes.get_xaxis_transform() if along_x else axis.axes.get_yaxis_transform()
     at = transform.transform(points)[:, 0 if along_x else 1] * 72 / axis.figure.dpi
     label = axis.get_major_ticks(1)[0].label1
-    size = label.get_fontsize()
+    size = float(label.get_fontsize())
     turned = label.get_rotation() % 180 == 90
     if along_x != turned:
         texts = axis.get_major_formatter().format_ticks(ticks)
