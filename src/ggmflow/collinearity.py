@@ -2,9 +2,6 @@
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.linalg import get_lapack_funcs, solve_triangular
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from ggmflow.findings import KEPT, SAME_KIND, Finding, Kind, Severity
 
@@ -50,6 +47,9 @@ def look_at_pairs(
     a, b = np.concatenate(pairs).T
     copies, found = np.zeros(d, dtype=bool), []
     if a.size:
+        from scipy.sparse import coo_array  # SciPy takes long to load: not before it is needed
+        from scipy.sparse.csgraph import connected_components
+
         _, group = connected_components(coo_array((np.ones(len(a)), (a, b)), shape=(d, d)), directed=False)
         r = correlation[a, b]
         for each in np.unique(group[a]):
@@ -70,6 +70,8 @@ def _look_at_combinations(
     correlation: Float[np.ndarray, "d d"], n: float, names: tuple[str, ...], columns: Int[np.ndarray, " k"]
 ) -> list[Finding]:
     """Columns that earlier ones explain, in an order by which the Cholesky factor takes the most varied rest next."""
+    from scipy.linalg import get_lapack_funcs, solve_triangular
+
     k = len(columns)
     # R² grows with the number of columns even by chance: of what is left unexplained, (n − k)/n would be.
     tolerance = EXPLAINED * (n - k) / n

@@ -70,10 +70,10 @@ def fit(
     kept = {name: options[name] for name in ("standardize", "transform", "missing")}
     with notes() as told, mistakes(ValueError, TypeError, OSError, then=begun_with(output) if resume else ""):
         check_ranges(**asked)
-        scatter = Scatter.from_data(data, **kept, **how)
-        positions = np.arange(scatter.n_features) if names is None else scatter.index(names)
         if not resume and not force:
             check_free(output)
+        scatter = Scatter.from_data(data, **kept, **how)
+        positions = np.arange(scatter.n_features) if names is None else scatter.index(names)
         about = describe_file(data) | how
     request = FitRequest(
         output=output,
