@@ -134,7 +134,7 @@ BAD_TABLES = {
     "tabs": ("a\tb\n1\t2\n3\t5\n", "separated by tabs, not commas: .*--delimiter 'tab'"),
     "one column": ("a\n1\n2\n", r"table\.csv' has 1 column, 'a', but at least 2 are needed"),
     "header only": ("a,b,c\n", r"table\.csv' has a header but no rows: it needs at least 2 lines of numbers"),
-    "text": ("a,b\n1,2\n3,high\n", "column 'b', line 3: could not convert string to float: 'high'; encode the column"),
+    "text": ("a,b\n1,2\n3,high\n2,1\n", "column 'b', line 3: could not convert string to float: 'high'; encode the column"),
     "missing": ("a,b\n1,2\n3,\n2,4\n", "column 'b', line 3 is missing.*em"),
     "constant": ("a,b\n1,2\n3,2\n", "'b'"),
     "control characters": ("a,\x1b[31mb\n1,2\n3,high\n", r"column '\\x1b\[31mb', line 3"),
@@ -781,17 +781,17 @@ ANSWERED_AT_ONCE = {
     "version": ("--version", 0),
     "help": ("--help", 0),
     "help of fit": ("fit --help", 0),
-    "no file": ("fit {d}/nowhere.csv", 2),
-    "range of words": ("fit {d}/table.csv --lam abc", 2),
-    "negative": ("fit {d}/table.csv --lam -1,2", 2),
-    "q": ("fit {d}/table.csv --q 5", 2),
-    "cold": ("fit {d}/table.csv --temperature 0.01,0.5", 2),
-    "resume and force": ("fit {d}/table.csv --resume --force", 2),
-    "query": ("fit {d}/table.csv --query nobody", 2),
-    "drop": ("fit {d}/table.csv --drop nobody", 2),
-    "text": ("fit {d}/text.csv", 2),
-    "missing value": ("fit {d}/missing.csv", 2),
-    "nonparanormal": ("fit {d}/text.csv --transform nonparanormal", 2),
+    "no file": ("fit {d}/nowhere.csv -o {d}/new", 2),
+    "range of words": ("fit {d}/table.csv --lam abc -o {d}/new", 2),
+    "negative": ("fit {d}/table.csv --lam -1,2 -o {d}/new", 2),
+    "q": ("fit {d}/table.csv --q 5 -o {d}/new", 2),
+    "cold": ("fit {d}/table.csv --temperature 0.01,0.5 -o {d}/new", 2),
+    "resume and force": ("fit {d}/table.csv --resume --force -o {d}/new", 2),
+    "query": ("fit {d}/table.csv --query nobody -o {d}/new", 2),
+    "drop": ("fit {d}/table.csv --drop nobody -o {d}/new", 2),
+    "text": ("fit {d}/text.csv -o {d}/new", 2),
+    "missing value": ("fit {d}/missing.csv -o {d}/new", 2),
+    "nonparanormal": ("fit {d}/text.csv --transform nonparanormal -o {d}/new", 2),
     "fit over a fit": ("fit {d}/table.csv -o {d}/run", 2),
     "other files": ("fit {d}/table.csv -o {d}", 2),
     "summary of nothing": ("summary {d}/nowhere", 2),
@@ -810,8 +810,8 @@ SLOW_TO_LOAD = ["jax", "pandas", "sklearn", "scipy", "matplotlib", "bokeh"]
 
 def test_what_only_prints_or_fails_loads_nothing_slow(table, tmp_path):
     """All in one process: the first command that loads something slow is named, and all after it."""
-    (tmp_path / "text.csv").write_text("a,b\n1,2\n3,high\n")
-    (tmp_path / "missing.csv").write_text("a,b\n1,2\n3,\n2,2\n")
+    (tmp_path / "text.csv").write_text("a,b\n1,2\n3,high\n2,1\n")
+    (tmp_path / "missing.csv").write_text("a,b\n1,2\n3,\n2,4\n")
     record = {"kind": "ggmflow run", "format": 1, "command": "ggmflow fit table.csv", "seconds": 1.0}
     record |= {"versions": {}, "parameters": {}, "data": {"rows": 50, "columns": list("abcd"), "file": "table.csv"}}
     finished = {"chosen": {"lam": 2.0, "q": 1.0, "at_ends": []}}

@@ -70,12 +70,17 @@ def _look_at_combinations(
     correlation: Float[np.ndarray, "d d"], n: float, names: tuple[str, ...], columns: Int[np.ndarray, " k"]
 ) -> list[Finding]:
     """Columns that earlier ones explain, in an order by which the Cholesky factor takes the most varied rest next."""
-    from scipy.linalg import get_lapack_funcs, solve_triangular
-
     k = len(columns)
     # R² grows with the number of columns even by chance: of what is left unexplained, (n − k)/n would be.
     tolerance = EXPLAINED * (n - k) / n
     matrix = correlation[np.ix_(columns, columns)]
+    try:
+        np.linalg.cholesky(matrix - tolerance * np.eye(k))
+        return []  # no eigenvalue is below the tolerance, so no rest is
+    except np.linalg.LinAlgError:
+        pass
+    from scipy.linalg import get_lapack_funcs, solve_triangular  # takes long to load
+
     (pivoted_cholesky,) = get_lapack_funcs(("pstrf",), (matrix,))
     factor, order, rank, _ = pivoted_cholesky(matrix, tol=tolerance, lower=1)
     order = order - 1
