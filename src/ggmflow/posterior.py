@@ -445,7 +445,8 @@ class Posterior:
         weights can be trusted, resampled by them, so a few may repeat; either way they are one chain, for which ArviZ's
         R̂ is not defined. After `refine` there are the chains of the exact sampler, each in the order of time. ArviZ's
         R̂ needs at least four states of a chain: of 1000 chains so many are kept for up to 45 variables, of fewer
-        chains for more.
+        chains for more. Of chains that short it is a few hundredths above 1 also where `refinement.rhat`, which
+        compares times instead of chains, says that they have converged.
 
         Parameters
         ----------

@@ -79,8 +79,11 @@ def test_short_names_stay_apart():
 
 
 def test_labels_of_nodes_give_way():
-    """Two nodes side by side: the second label goes above its node. A name keeps its end, which tells it apart."""
-    labels = [short(f"haemoglobin level {k}", 12) for k in range(3)]
-    assert len(set(labels)) == 3 and max(map(len, labels)) == 12
-    side = sides(np.array([0.0, 40.0, 400.0]), np.zeros(3), labels)
-    np.testing.assert_array_equal(side, [1, -1, 1])
+    """Of three nodes side by side the second label stands above, the third nowhere, unless it is one to be kept."""
+    labels, x = [short(f"haemoglobin level {k}", 12) for k in range(4)], np.array([0.0, 40.0, 60.0, 400.0])
+    assert len(set(labels)) == 4 and max(map(len, labels)) == 12
+    none, third = np.zeros(4, bool), np.arange(4) == 2
+    np.testing.assert_array_equal(sides(x, np.zeros(4), labels, range(4), none), [1, -1, 0, 1])
+    np.testing.assert_array_equal(sides(x, np.zeros(4), labels, range(4), third), [1, -1, 1, 1])
+    np.testing.assert_array_equal(sides(x, np.zeros(4), labels, [2, 1, 0, 3], none), [0, -1, 1, 1])
+    np.testing.assert_array_equal(sides(x, np.zeros(4), ["", *labels[1:]], range(4), none), [0, 1, -1, 1])

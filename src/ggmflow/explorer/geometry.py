@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from ggmflow.views import Density
 
@@ -68,20 +68,37 @@ def brief(names: Sequence[str], least: int = 12, most: int = 18) -> list[str]:
     return [short(name, most) for name in names]
 
 
-def sides(x: Float[np.ndarray, " m"], y: Float[np.ndarray, " m"], labels: Sequence[str]) -> Int[np.ndarray, " m"]:
-    """Whether each label stands below its node, 1, or above it, −1: below, unless only above it overlaps no other one.
+def sides(
+    x: Float[np.ndarray, " m"],
+    y: Float[np.ndarray, " m"],
+    labels: Sequence[str],
+    order: Sequence[int],
+    kept: Bool[np.ndarray, " m"],
+) -> Int[np.ndarray, " m"]:
+    """Where each label stands: 1 below its node, −1 above it, 0 nowhere, because it would overlap another label.
 
-    In pixels of a network as it opens on a usual screen; labels further on in the list give way.
+    Parameters
+    ----------
+    x, y
+        Pixels of the nodes, to the right and up.
+    labels
+        Their texts; an empty one takes no room.
+    order
+        Positions of the labels: the first choose first.
+    kept
+        Which labels are written even if they overlap another one.
     """
-    side, taken = np.ones(len(labels), int), np.empty((0, 4))
-    for k, label in enumerate(labels):
-        half = np.array([3.3 * len(label), 7.0])
-        centre = {s: np.array([x[k], s * 18 - y[k]]) for s in (1, -1)}
-        boxes = {s: np.array([*(at - half), *(at + half)]) for s, at in centre.items()}
-        crowd = {
-            s: np.all(b[:2] < taken[:, 2:], axis=1) & np.all(taken[:, :2] < b[2:], axis=1) for s, b in boxes.items()
-        }
-        side[k] = -1 if crowd[1].any() and not crowd[-1].any() else 1
-        if label:
-            taken = np.vstack([taken, boxes[int(side[k])]])
+    side, taken = np.zeros(len(labels), int), np.empty((0, 4))
+    for k in order:
+        if not labels[k]:
+            continue
+        half = np.array([3.4 * len(labels[k]), 7.0])
+        for s in (1, -1):
+            centre = np.array([x[k], s * 18 - y[k]])
+            box = np.array([*(centre - half), *(centre + half)])
+            if not np.any(np.all(box[:2] < taken[:, 2:], axis=1) & np.all(taken[:, :2] < box[2:], axis=1)):
+                side[k], taken = s, np.vstack([taken, box])
+                break
+        else:
+            side[k] = 1 if kept[k] else 0
     return side

@@ -39,7 +39,7 @@ POSITIVE, NEGATIVE, INK, FAINT, QUERY, ACCENT = "#2166ac", "#d95f02", "#22303c",
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 MANY = 60  # nodes whose names fit beside each other
 _FEW = 15  # nodes that leave room for long names
-_PIXELS = np.array([250.0, 230.0])  # of a unit of the network's positions, across and up
+_PIXELS = np.array([560.0, 500.0])  # of the network on a usual screen, across and up
 _DROPS = [0, 0.5, 1, 2, 5, 10, 20, 50, 100, 1e6]  # of log evidence below its top
 _BLUES = ["#08306b", "#08519c", "#2171b5", "#4292c6", "#6baed6", "#9ecae1", "#c6dbef", "#deebf7", "#f7fbff"]
 
@@ -97,6 +97,7 @@ class Network:
         # Across, half of the longest label.
         margin = np.array([max(0.14, 0.0125 * max(len(short(name)) for name in names)), 0.14])
         (x_low, y_low), (x_high, y_high) = (low - margin).tolist(), (high + margin).tolist()
+        self.pixels = _PIXELS / (high - low + 2 * margin)  # of a unit
         self.figure = plot = figure(
             x_range=Range1d(x_low, x_high, bounds=None),
             y_range=Range1d(y_low, y_high, bounds=None),
@@ -199,7 +200,12 @@ class Network:
         labels = [
             ("" if not labelled[k] else short(self.names[k]) if len(shown) <= _FEW else self.brief[k]) for k in shown
         ]
-        side = sides(*(_PIXELS[:, None] * self.positions[shown].T), labels)
+        asked = (self.query[shown] & (not self.all_shown)) | np.isin(
+            shown, [*pinned, -1 if marked_node is None else marked_node]
+        )
+        order = np.lexsort((-degree[shown], ~asked)).tolist()
+        side = sides(*(self.pixels[:, None] * self.positions[shown].T), labels, order, asked)
+        labels = [label if s else "" for label, s in zip(labels, side.tolist(), strict=True)]
         nodes = {
             "node": shown,
             "x": x[shown],
