@@ -134,7 +134,7 @@ BAD_TABLES = {
     "tabs": ("a\tb\n1\t2\n3\t5\n", "separated by tabs, not commas: .*--delimiter 'tab'"),
     "one column": ("a\n1\n2\n", r"table\.csv' has 1 column, 'a', but at least 2 are needed"),
     "header only": ("a,b,c\n", r"table\.csv' has a header but no rows: it needs at least 2 lines of numbers"),
-    "text": ("a,b\n1,2\n3,high\n2,1\n", "column 'b', line 3: could not convert string to float: 'high'; encode the column"),
+    "text": ("a,b\n1,2\n3,high\n", "column 'b', line 3: could not convert string to float: 'high'; encode the column"),
     "missing": ("a,b\n1,2\n3,\n2,4\n", "column 'b', line 3 is missing.*em"),
     "constant": ("a,b\n1,2\n3,2\n", "'b'"),
     "control characters": ("a,\x1b[31mb\n1,2\n3,high\n", r"column '\\x1b\[31mb', line 3"),
