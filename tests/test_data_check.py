@@ -327,3 +327,37 @@ def test_options_are_those_of_the_surface():
 def test_repr_is_one_line():
     assert repr(gf.check_data(NORMAL)) == "DataCheck(200 rows, 5 columns: nothing unusual)"
     assert "identical" in repr(gf.check_data(FAULTY))
+
+
+def test_a_row_that_makes_a_correlation_where_cells_are_missing(rng):
+    """Correlations are those of the rows in which both columns are observed, with the row and without it."""
+    X = rng.normal(size=(200, 3))
+    X[100:, 0] = np.nan
+    X[0, :2] = 15
+    found = gf.check_data(X, missing="em").serious[0]
+    seen = X[1:100, :2]
+    assert found.kind is Kind.ROW_MAKES_CORRELATION and found.rows == (0,)
+    np.testing.assert_allclose(found.numbers[1], np.corrcoef(seen.T)[0, 1], atol=1e-3)
+
+
+def test_columns_that_are_constant_in_complete_rows_are_no_combinations(rng):
+    X = rng.normal(size=(200, 4))
+    X[64:, 0] = np.nan
+    X[:64, 2:] = [0.3, 0.7]
+    assert all(each.kind is not Kind.COLLINEAR for each in gf.check_data(X, missing="em").findings)
+
+
+def test_looking_does_not_refuse_rows_that_all_have_gaps(rng):
+    X = rng.normal(size=(20, 4))
+    X[np.arange(20), np.arange(20) % 4] = np.nan
+    assert any(each.kind is Kind.MISSING for each in gf.check_data(X, missing="drop").findings)
+
+
+def test_advice_that_is_told_once_belongs_to_a_line_that_is_shown(rng):
+    """A short list may leave out all lines that speak of normal scores; then nothing explains how to get them."""
+    X = np.exp(2 * rng.normal(size=(300, 6)))
+    X = np.column_stack([X, X[:, 0], X[:, 1], X[:, 2]])
+    for limit in range(2, 9):
+        *lines, last = sentences(gf.check_data(X), limit=limit)
+        if last.startswith("for normal scores"):
+            assert sum("use normal scores" in line for line in lines) > 1

@@ -37,7 +37,9 @@ def test_all_problems_of_a_file_come_at_once(bad):
     message = str(error)
     for part in ("for 3 reasons", "column 'id', line 2: could not convert string to float: '1x'", "2 in all", "'c'"):
         assert part in message
-    assert message.endswith("To use the rest of it: drop=['id', 'diagnosis', 'c'], missing='em'")
+    assert message.endswith(
+        "To use the rest of it: Scatter.from_data(..., drop=['id', 'diagnosis', 'c'], missing='em')"
+    )
 
 
 def test_the_advice_for_all_problems_works(bad):
@@ -82,7 +84,7 @@ def test_objects_stay_a_type_error():
 
 def test_one_problem_is_one_line():
     error = problems_of([[1, 7], [2, 7], [3, 7]])
-    assert str(error) == "column 'x1' is constant (always 7): leave it out with drop=['x1']"
+    assert str(error) == "column 'x1' is constant (always 7): leave it out with Scatter.from_data(..., drop=['x1'])"
 
 
 def test_the_exception_can_be_sent_between_processes(bad):
@@ -110,3 +112,19 @@ def test_long_lists_are_cut():
     assert listing(["a"]) == "'a'"
     assert listing(["a", "b", "c"]) == "'a', 'b' and 'c'"
     assert listing(list("abcdef")) == "'a', 'b', 'c', 'd' and 2 more"
+
+
+def test_the_way_out_is_one_that_works():
+    """Missing values of columns that are left out need no option, and too few columns are no way out."""
+    table = pd.DataFrame({"city": ["P", None, "R", "S"], "k": [1, 1, 1, 1], "a": [1, 2, 3, 4], "b": [2, 1, 4, 4]})
+    assert str(problems_of(table)).endswith("To use the rest of it: Scatter.from_data(..., drop=['city', 'k'])")
+    Scatter.from_data(table, drop=["city", "k"])
+    assert "To use the rest" not in str(problems_of(table[["city", "k"]]))
+
+
+def test_only_numbers_of_a_file_have_decimal_commas(tmp_path):
+    (tmp_path / "table.csv").write_text('a,b\n1,"Paris, France"\n2,3\n')
+    assert problems_of(tmp_path / "table.csv").problems[0].kind is ProblemKind.TEXT
+    (tmp_path / "table.csv").write_text('a,b\n1,"2,5"\n2,3\n')
+    assert problems_of(tmp_path / "table.csv").problems[0].kind is ProblemKind.DECIMAL_COMMA
+    assert problems_of(pd.DataFrame({"a": [1, 2], "b": ["2,5", "3"]})).problems[0].kind is ProblemKind.TEXT

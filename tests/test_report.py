@@ -555,6 +555,7 @@ def test_a_report_tells_what_the_data_check_has_found(untrained):
     assert "can make or hide edges by itself" in told
     assert "Columns 'pulse' and '<b>copy</b>' are identical (r = 1.000)" in told
     assert "Row 7 alone moves the correlation of" in told
+    assert 'Read the <a href="#check">data check</a> first' in page
     assert "transform='nonparanormal' in Python, --transform nonparanormal on the command line" in told
 
 
@@ -563,6 +564,7 @@ def test_a_report_of_an_earlier_model_has_no_data_check(small):
     scatter = model.scatter_
     model.scatter_ = dataclasses.replace(scatter, check=None)
     try:
-        assert "The data were not checked" in section(render(model, numbers), "check")
+        page = render(model, numbers)
+        assert "The data were not checked" in section(page, "check") and 'href="#check">data check' not in page
     finally:
         model.scatter_ = scatter

@@ -32,8 +32,13 @@ def option(name: str, value: str, surface: Surface) -> str:
     return python if surface is Surface.PYTHON else command_line
 
 
-def drop(columns: Sequence[str], surface: Surface) -> str:
-    """The option that leaves columns out: drop=['id', 'date'] or --drop 'id,date'.
+def in_python(options: str) -> str:
+    """Options of `Scatter.from_data`, which reads tables for every part of the package, as they are typed."""
+    return f"Scatter.from_data(..., {options})"
+
+
+def drop(columns: Sequence[str], surface: Surface, *, alone: bool = True) -> str:
+    """The option that leaves columns out: Scatter.from_data(..., drop=['id', 'date']) or --drop 'id,date'.
 
     Parameters
     ----------
@@ -41,6 +46,8 @@ def drop(columns: Sequence[str], surface: Surface) -> str:
         Their names, all of them: the text is meant to be copied. More than 20 names are left to the reader.
     surface
         Where the text is read.
+    alone
+        Whether it is the only option; otherwise it is given without the function that takes it.
     """
     python, command_line = "drop=[...]", "--drop ..."
     if len(columns) <= _MOST_DROPPED:
@@ -48,6 +55,7 @@ def drop(columns: Sequence[str], surface: Surface) -> str:
         quoted = shlex.quote(text)
         python = f"drop={list(columns)!r}"
         command_line = f"--drop {quoted}" if quoted != text else f"--drop '{text}'"
+    python = in_python(python) if alone else python
     if surface is Surface.REPORT:
         return f"{python} in Python, {command_line} on the command line"
     return python if surface is Surface.PYTHON else command_line

@@ -12,17 +12,29 @@ LARGEST = 3000  # columns for which a factorization is made
 SPARE_ROWS = 10  # beyond the number of columns, without which R² near 1 may be chance
 
 
-def correlations(working: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]:
-    """Of each pair of columns, from the rows in which both are observed."""
+def correlations(
+    working: Float[np.ndarray, "n d"], of: Int[np.ndarray, " k"] | None = None
+) -> Float[np.ndarray, "k d"]:
+    """Of some columns (all by default) with every column, from the rows in which both are observed.
+
+    Parameters
+    ----------
+    working : (n, d) array
+        NaN for what is missing; without missing values, columns of mean 0 and variance 1.
+    of : (k,) array of int, optional
+        Columns that are rows of the result.
+    """
     seen = ~np.isnan(working)
-    if seen.all():
+    if of is None and seen.all():
         return working.T @ working / len(working)
     present, filled = seen.astype(np.float64), np.where(seen, working, 0.0)
-    both, total = present.T @ present, filled.T @ present  # entry (i, j): sum of column i where j is observed
-    square = (filled**2).T @ present
-    product = filled.T @ filled * both - total * total.T
-    spread = square * both - total**2
-    scale = np.sqrt(np.maximum(spread, 0) * np.maximum(spread.T, 0))
+    here, mine = (present, filled) if of is None else (present[:, of], filled[:, of])
+    both = here.T @ present
+    total, other_total = mine.T @ present, here.T @ filled  # of each column of a pair, where both are observed
+    product = mine.T @ filled * both - total * other_total
+    spread = (mine**2).T @ present * both - total**2
+    other_spread = here.T @ filled**2 * both - other_total**2
+    scale = np.sqrt(np.maximum(spread, 0) * np.maximum(other_spread, 0))
     return np.where((scale > 0) & (both > 2), product / np.where(scale > 0, scale, 1.0), 0.0)
 
 

@@ -121,15 +121,12 @@ def look_at(
     n, names = len(working), used.names
     seen = _look_at_columns(working, outliers=transform is None)
     found: list[Finding] = []
-    if len(names) <= LARGEST or scatter is not None:
-        correlation = correlations(working) if scatter is None else scatter / n
-        if transform is None:
-            found += _look_at_rows(working, used, seen, correlation)
-        full = working if not np.isnan(working).any() else working[~np.isnan(working).any(axis=1)]
-        among = correlation if len(full) == n else None if len(full) <= len(names) else np.corrcoef(full.T)
-        found += look_at_pairs(correlation, n, names, among, len(full))
-    elif transform is None:
-        found += _far_cells(seen, used, np.ones(len(seen.far_row), dtype=bool), np.zeros(0, dtype=np.intp))
+    correlation = correlations(working) if scatter is None else scatter / n
+    if transform is None:
+        found += _look_at_rows(working, used, seen, correlation)
+    full = working if not np.isnan(working).any() else working[~np.isnan(working).any(axis=1)]
+    among = correlation if len(full) == n else _correlation_of_complete_rows(full)
+    found += look_at_pairs(correlation, n, names, among, len(full))
     if transform is None:
         found += _look_at_shapes(seen, names)
     few = np.flatnonzero((seen.distinct <= FEW_VALUES) & (2 * seen.distinct < seen.count))
@@ -139,6 +136,13 @@ def look_at(
         found.append(_with_total(each, int(used.n_missing.sum())))
     found += _look_at_size(n, len(names))
     return DataCheck(_sorted(found), n, len(names), used.by_line, missing, used.n_left_out, transform)
+
+
+def _correlation_of_complete_rows(full: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d d"] | None:
+    """None where rows are too few, or where a column hardly varies in them: its correlations would be rounding."""
+    if len(full) <= full.shape[1] or np.any(full.std(axis=0) < 1e-6):
+        return None
+    return np.corrcoef(full.T)
 
 
 def look_at_matrix(correlation: Float[np.ndarray, "d d"], n: float, names: tuple[str, ...]) -> DataCheck:
@@ -290,7 +294,7 @@ def _look_at_rows(
     moved = []
     for i in rows[largest[:_ROWS_TRIED]]:
         columns = seen.far_column[seen.far_row == i]
-        change, a, b, without = _most_moved(working[i], columns[:KEPT], correlation, n)
+        change, a, b, without = _most_moved(working, i, columns[:KEPT], correlation)
         if change > max(0.1, 3 / np.sqrt(n)):
             moved.append((change, i, a, b, without))
     moved.sort(key=lambda each: -each[0])
@@ -312,16 +316,21 @@ def _look_at_rows(
 
 
 def _most_moved(
-    row: Float[np.ndarray, " d"], columns: Int[np.ndarray, " k"], correlation: Float[np.ndarray, "d d"], n: int
+    working: Float[np.ndarray, "n d"],
+    i: int,
+    columns: Int[np.ndarray, " k"],
+    correlation: Float[np.ndarray, "d d"],
 ) -> tuple[float, int, int, float]:
-    """The correlation of one of these columns with any other that changes most when a row is left out."""
-    w = np.where(np.isnan(row), 0.0, row)
-    left = np.maximum(1e-12, n - n / (n - 1) * w**2)  # of the sum of squares, which is n
-    r = correlation[columns]
-    without = (n * r - n / (n - 1) * np.outer(w[columns], w)) / np.sqrt(np.outer(left[columns], left))
+    """The correlation of one of these columns with any other that changes most when row i is left out."""
+    n, w, r = len(working), working[i], correlation[columns]
+    if np.isnan(working).any():
+        without = correlations(np.delete(working, i, axis=0), columns)
+    else:
+        left = np.maximum(1e-12, n - n / (n - 1) * w**2)  # of the sum of squares, which is n
+        without = (n * r - n / (n - 1) * np.outer(w[columns], w)) / np.sqrt(np.outer(left[columns], left))
     change = np.abs(r - without)
     change[np.arange(len(columns)), columns] = 0.0
-    k, j = divmod(int(np.argmax(change)), len(row))
+    k, j = divmod(int(np.argmax(change)), len(w))
     return float(change[k, j]), int(columns[k]), j, float(np.clip(without[k, j], -1, 1))
 
 

@@ -1,7 +1,7 @@
 """Two posteriors of the same variables, pair by pair: how much does an association differ between two groups?
 
     δ_ij = ρ_ij(Ω″) − ρ_ij(Ω′),     Ω′ ~ p(Ω | X′),  Ω″ ~ p(Ω | X″), independent
-    u_ij = (ρ̄″/σ″² − ρ̄′/σ′²) / √(v″/σ″² + v′/σ′²)     about N(0, 1) where the groups do not differ
+    u_ij = √T (ρ̄″/σ″² − ρ̄′/σ′²) / √(v″/σ″² + v′/σ′²)     about N(0, 1) where the groups do not differ
 
 ρ is the association of `Posterior.association`: the partial correlation where both variables belong to the query. ρ̄
 and v are its posterior mean and variance in a group, and 1 − σ² is the prior's share of information (`edges`). Dividing
@@ -29,6 +29,7 @@ from ggmflow.weights import blocks, resample, sort_order, weighted_quantile
 
 _COLUMNS = ("row", "column", "difference", "sd", "lower", "upper", "p_positive", "p_different", "fdr", "found")
 _SEED = 0  # of the pairing, which is all that is random
+_CONSTANT = 1e-8  # standard deviation, in the working scale, of a column of one value
 _CHAINS: dict[str, Any] = {
     "num_chains": 16,
     "num_draws": 60,
@@ -70,7 +71,7 @@ def compare(
         False discovery rate, over all pairs, at which differences are found.
     permutations
         How many random divisions of all rows into two groups of the same sizes to compare in the same way, by exact
-        chains: a check that needs no assumption about the scores. Each takes seconds for tens of variables.
+        chains: a check that needs no assumption about the scores. Each takes some seconds for tens of variables.
     data : (X_first, X_second), optional
         The rows of both groups, which permutations need.
     random_state : int, numpy Generator or RandomState, or None
@@ -100,7 +101,8 @@ def compare(
     _check_comparable(first, second)
     rows = None if not permutations else _rows_of_both(first, second, check_count(permutations, "permutations"), data)
     parts, entries = _both(first, second)
-    p = 2 * ndtr(-np.abs(_score(*parts)))
+    # At temperature T draws are √T times as wide as those of the posterior.
+    p = 2 * ndtr(-np.sqrt(first.temperature or 1.0) * np.abs(_score(*parts)))
     fdr = _adjust(p)
     n_found = int(np.sum(fdr <= rate))
     labels, free = np.array(first.names, dtype=object), first._free
@@ -229,7 +231,8 @@ def _exact_posterior(key: Key[Array, ""], rows: Float[np.ndarray, "n d"], like: 
     """Posterior of some rows at the condition of another one, from exact chains."""
     X = rows - rows.mean(axis=0)
     if like.scatter is not None and _has_unit_variances(like.scatter):
-        X /= X.std(axis=0)
+        scale = X.std(axis=0)
+        X /= np.where(scale > _CONSTANT, scale, 1.0)  # a rare value may be missing from a division
     d, s = len(like.names), len(like.query)
     order = np.append(like.query, np.setdiff1d(np.arange(d), like.query))
     scatter = Scatter(X.T @ X, len(X), np.zeros(d), np.ones(d), like.names)
@@ -258,7 +261,7 @@ def _group(post: Posterior, entries: Int[np.ndarray, " m"]) -> Group:
 
 
 def _score(first: Group, second: Group) -> Pairs:
-    """u of every pair."""
+    """u of every pair, at T = 1."""
     difference = second.mean / second.kept - first.mean / first.kept
     variance = second.variance / second.kept + first.variance / first.kept
     return np.divide(difference, np.sqrt(variance), out=np.zeros_like(difference), where=variance > 0)
@@ -278,7 +281,7 @@ def _conclusion(n_found: int, n_pairs: int, rate: float, fdr: Pairs, check: Perm
     if n_found:
         text = f"{n_found} {'difference' if n_found == 1 else 'differences'} found among {n_pairs} pairs {at}"
     else:
-        least = f" (the first would be at {100 * fdr.min():.0f} %)" if fdr.size else ""
+        least = f" (the first would be at {100 * fdr.min():.3g} %)" if fdr.size else ""
         text = f"No evidence of any difference: none of {n_pairs} pairs is found {at}{least}"
     if check is None:
         return f"{text}."
@@ -339,7 +342,11 @@ def _rows_of_both(
         raise ValueError(f"{permutations} permutations need the rows of both groups: give data=(X_first, X_second)")
     rows = [post.scatter.working(X) for post, X in zip((first, second), data, strict=True) if post.scatter is not None]
     for post, X in zip((first, second), rows, strict=True):
-        if post.scatter is not None and len(X) != post.scatter.n:
+        if post.scatter is None:
+            continue
+        if len(X) == post.scatter.n and not np.allclose(X.T @ X, post.scatter.matrix, atol=1e-6 * len(X)):
+            raise ValueError("data holds other rows than a posterior was fitted to: give the same, in the same order")
+        if len(X) != post.scatter.n:
             raise ValueError(
                 f"data has {len(X)} rows for a posterior of {post.scatter.n:g}: give the rows it was fitted to"
             )

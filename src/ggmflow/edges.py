@@ -393,4 +393,6 @@ def select(
 
 
 def _cut(probability: Pairs, chosen: Chosen) -> str:
-    return f"P(edge) ≥ {probability[chosen].min():.2f}" if chosen.any() else "no pair qualifies"
+    if not chosen.any():
+        return "no pair qualifies"
+    return f"P(edge) ≥ {np.floor(100 * probability[chosen].min()) / 100:.2f}"  # rounded up it would not be true

@@ -234,6 +234,7 @@ def sentences(check: DataCheck, surface: Surface = Surface.PYTHON, limit: int = 
     room = limit - told_once
     if len(shown) > room or len(shown) < len(check.findings):
         shown = shown[: room - 1]
+        told_once = sum(each.kind in _ADVISE_SCORES for each in shown) > 1
     hidden = len(check.findings) - len(shown)
     scores = option("transform", "nonparanormal", surface)
     how = "use normal scores" if told_once else f"use normal scores ({scores})"
@@ -274,7 +275,7 @@ def _each(finding: Finding, form: Callable[[float], str]) -> str:
 def _row_makes_correlation(finding: Finding, check: DataCheck, words: _Words) -> str:
     with_it, without = (_signed(value, 2) for value in finding.numbers[:2])
     what = f"alone moves the correlation of {listing(finding.columns[:2])} from {without} to {with_it}"
-    return f"{_row(finding.rows[0], check)} {what}: look at that row, or {words.scores}"
+    return f"{_row(finding.rows[0], check)} {what}: look at that row"
 
 
 def _identical(finding: Finding, check: DataCheck, words: _Words) -> str:
@@ -338,8 +339,9 @@ def _few_values(finding: Finding, check: DataCheck, words: _Words) -> str:
         named = _each(finding, lambda value: f"{value:.0f}")
         what = f"{finding.total} columns have at most 7 different values, fewest {named}"
     model = f"the model takes {'it' if finding.total == 1 else 'them'} for continuous"
-    if check.transform is not None or all(number == 2 for number in finding.numbers):  # scores of two values are two
-        return f"{what}: {model}, so read its edges as approximate"
+    binary = finding.total == len(finding.numbers) and all(number == 2 for number in finding.numbers)
+    if check.transform is not None or binary:  # scores of two values are two
+        return f"{what}: {model}, so read {'its' if finding.total == 1 else 'their'} edges as approximate"
     return f"{what}: {model}; {option('transform', 'nonparanormal', words.surface)} uses only the order of values"
 
 
@@ -349,14 +351,17 @@ def _missing(finding: Finding, check: DataCheck, words: _Words) -> str:
         f"{name!r} ({number:.0f})"
         for name, number in list(zip(finding.columns, finding.numbers, strict=False))[:_NAMED]
     )
-    what = f"{cells}, most in {named}"
+    what = f"{cells}, {'all' if len(finding.columns) == 1 else 'most'} in {named}"
     match check.missing:
         case "drop":
             all_rows = check.n_rows + check.n_left_out
             return f"{what}: {check.n_left_out} of {all_rows:g} rows were left out for that"
         case "em":
-            gone = f"; {check.n_left_out} rows without any value were left out" if check.n_left_out else ""
-            return f"{what}: EM estimates them, and intervals are a little too narrow for it{gone}"
+            left_out = "1 row" if check.n_left_out == 1 else f"{check.n_left_out} rows"
+            verb = "was" if check.n_left_out == 1 else "were"
+            gone = f"; {left_out} without any value {verb} left out" if check.n_left_out else ""
+            them = "it" if finding.total == 1 else "them"
+            return f"{what}: EM estimates {them}, and intervals are a little too narrow for it{gone}"
         case _:
             em, complete = (option("missing", word, words.surface) for word in ("em", "drop"))
             return f"{what}: choose {em} to use every row, or {complete} for complete rows only"
@@ -395,5 +400,5 @@ _LEAST = {kind: (1, 0, 1) for kind in Kind} | {
     Kind.FEW_ROWS: (0, 0, 0),
     Kind.NOT_CHECKED: (0, 0, 0),
 }
-_ADVISE_SCORES = (Kind.ROW_MAKES_CORRELATION, Kind.OUTLIERS, Kind.SKEWED, Kind.HEAVY_TAILS)
+_ADVISE_SCORES = (Kind.OUTLIERS, Kind.SKEWED, Kind.HEAVY_TAILS)
 _ONE_EACH = (Kind.OUTLIERS, Kind.EXTREME_ROW, Kind.SKEWED, Kind.HEAVY_TAILS, Kind.FEW_VALUES, Kind.MISSING)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from ggmflow.advice import Surface, drop, listing, option
+from ggmflow.advice import Surface, drop, in_python, listing, option
 
 
 class ProblemKind(Enum):
@@ -59,11 +59,13 @@ class TableError(ValueError):
     Attributes
     ----------
     problems : tuple of Problem
+    n_columns : int or None
+        Of the table, if known.
     """
 
-    def __init__(self, problems: Iterable[Problem]):
-        self.problems = tuple(problems)
-        super().__init__(self.problems)  # as `args`, so that the exception can be pickled
+    def __init__(self, problems: Iterable[Problem], n_columns: int | None = None):
+        self.problems, self.n_columns = tuple(problems), n_columns
+        super().__init__(self.problems, n_columns)  # as `args`, so that the exception can be pickled
 
     def __str__(self) -> str:
         return "\n".join(self.lines(Surface.PYTHON))
@@ -80,7 +82,7 @@ class TableError(ValueError):
         if len(told) == 1:
             return told
         lines = [f"the table cannot be used as it is, for {len(told)} reasons:", *(f"- {text}" for text in told)]
-        way_out = _options_for_all(self.problems, surface)
+        way_out = _options_for_all(self.problems, self.n_columns, surface)
         return lines + ([f"To use the rest of it: {way_out}"] if way_out else [])
 
 
@@ -88,20 +90,22 @@ class TableTypeError(TableError, TypeError):
     """A table holds objects that are no numbers. It is a TypeError too, as scikit-learn expects."""
 
 
-def refuse(problems: Sequence[Problem]) -> None:
+def refuse(problems: Sequence[Problem], n_columns: int | None = None) -> None:
     """Raise the exception for these problems, if there are any.
 
     Parameters
     ----------
     problems
         In any order; those of the same kind are told together.
+    n_columns
+        Of the table.
     """
     if not problems:
         return
     together = [_merge([each for each in problems if each.kind is kind]) for kind in ProblemKind]
     found = [problem for problem in together if problem is not None]
     objects = any(problem.kind is ProblemKind.OBJECT for problem in found)
-    raise TableTypeError(found) if objects else TableError(found)
+    raise TableTypeError(found, n_columns) if objects else TableError(found, n_columns)
 
 
 def _merge(same: list[Problem]) -> Problem | None:
@@ -159,13 +163,15 @@ def _such_cells(problem: Problem) -> str:
     return f" ({problem.count} such cells{where})"
 
 
-def _options_for_all(problems: Sequence[Problem], surface: Surface) -> str:
-    """Options that leave out every column that cannot be used, and allow missing values."""
+def _options_for_all(problems: Sequence[Problem], n_columns: int | None, surface: Surface) -> str:
+    """Options that leave out every column that cannot be used, and allow missing values; "" if too little is left."""
     whole = (ProblemKind.TEXT, ProblemKind.OBJECT, ProblemKind.DATES, ProblemKind.EMPTY_COLUMN, ProblemKind.CONSTANT)
     if any(problem.kind not in (*whole, ProblemKind.MISSING) for problem in problems):
         return ""  # a cell has to be mended first
     columns = dict.fromkeys(column for problem in problems if problem.kind in whole for column in problem.columns)
-    options = [drop(list(columns), surface)] if columns else []
-    if any(problem.kind is ProblemKind.MISSING for problem in problems):
+    if n_columns is not None and n_columns - len(columns) < 2:
+        return ""
+    options = [drop(list(columns), surface, alone=False)] if columns else []
+    if any(problem.kind is ProblemKind.MISSING and not columns.keys() >= set(problem.columns) for problem in problems):
         options.append(option("missing", "em", surface))
-    return (" " if surface is Surface.COMMAND_LINE else ", ").join(options)
+    return " ".join(options) if surface is Surface.COMMAND_LINE else in_python(", ".join(options))

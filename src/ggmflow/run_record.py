@@ -48,9 +48,9 @@ def read_record(path: str | Path) -> dict[str, Any]:
     -------
     dict
         status ("starting", "running", "interrupted", "failed" or "finished"), command, versions, data (file, sha256,
-        rows, columns, check, delimiter, decimal), parameters, started, updated, seconds; of a finished fit also steps,
-        training, timings (seconds: compiling, training, choosing; not in runs of earlier versions), model (the SHA-256
-        of its file), chosen (lam, q, at_ends) and ranges.
+        rows, columns, check, delimiter, decimal, drop), parameters, started, updated, seconds; of a finished fit also
+        steps, training, timings (seconds: compiling, training, choosing; not in runs of earlier versions), model (the
+        SHA-256 of its file), chosen (lam, q, at_ends) and ranges.
     """
     path = Path(path)
     if (path / NEXT).is_dir():

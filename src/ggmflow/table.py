@@ -346,7 +346,7 @@ def _parse(entries: list[Any], name: str, where: RowNames) -> _Column:
         except (TypeError, ValueError, OverflowError) as error:
             unreadable[i] = True
             # float() says what is wrong, but not where.
-            problem = problem or Problem(_kind_of(entry, error), (name,), where(i), str(error))
+            problem = problem or Problem(_kind_of(entry, error, where), (name,), where(i), str(error))
     return (
         _Column(numbers)
         if problem is None
@@ -354,15 +354,16 @@ def _parse(entries: list[Any], name: str, where: RowNames) -> _Column:
     )
 
 
-def _kind_of(entry: Any, error: Exception) -> ProblemKind:
-    """Why an entry could not be turned into a number."""
+def _kind_of(entry: Any, error: Exception, where: RowNames) -> ProblemKind:
+    """Why an entry could not be turned into a number. Only files can be read with another decimal sign."""
     if isinstance(entry, complex | np.complexfloating):
         return ProblemKind.COMPLEX
     if isinstance(error, TypeError):
         return ProblemKind.OBJECT
     if isinstance(error, OverflowError):
         return ProblemKind.TOO_LARGE
-    return ProblemKind.DECIMAL_COMMA if isinstance(entry, str) and "," in entry else ProblemKind.TEXT
+    commas = where.lines is not None and isinstance(entry, str) and _number(entry.replace(",", ".", 1)) is not None
+    return ProblemKind.DECIMAL_COMMA if commas else ProblemKind.TEXT
 
 
 def check_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:

@@ -58,19 +58,20 @@ def use_rows(table: Table, missing: str, *, only_look: bool = False) -> Usable:
     unreadable = np.zeros(values.shape, dtype=bool) if table.unreadable is None else table.unreadable
     absent = np.isnan(values) & ~unreadable
     problems += _infinite(table)
-    # A column that cannot be read is a problem already; blanks in it are not counted as another one.
     empty = np.asarray(absent.all(axis=0))
     problems += [Problem(ProblemKind.EMPTY_COLUMN, (names[j],)) for j in np.flatnonzero(empty)]
     if missing == "error" and not only_look:
         problems += _missing(table, absent & ~empty)
     keep = _kept_rows(absent, empty, missing)
+    if only_look and keep.sum() < 2:
+        keep = _kept_rows(absent, empty, "em")
     if keep.sum() < 2:
         few = Problem(ProblemKind.FEW_ROWS, (), count=int(keep.sum()), n_rows=len(keep), missing=missing)
         # Once a column without values is left out, there may be rows enough; so there are where cells are mended.
         problems += [] if problems else [few]
         keep[:] = True
     problems += constant_columns(values[keep], names, skip=empty | unreadable.any(axis=0))
-    refuse(problems)
+    refuse(problems, len(names))
     if missing == "em" and absent.any():
         _warn_of_gaps(table, absent, keep)
     rows = np.array([table.where.number(int(i)) for i in np.flatnonzero(keep)], dtype=np.intp)

@@ -16,7 +16,7 @@ from ggmflow.advice import Surface
 from ggmflow.commands.arguments import data_name
 from ggmflow.commands.terminal import as_text, duration, line
 from ggmflow.export import describe, edge_table, records, strongest
-from ggmflow.findings import DataCheck, Severity, sentences
+from ggmflow.findings import DataCheck, Kind, Severity, sentences
 from ggmflow.posterior import Posterior
 
 
@@ -33,8 +33,8 @@ def check_in_short(check: DataCheck | None) -> list[str]:
     """One line that says whether the data check has found anything, for use after `tell_check`."""
     if check is None:
         return []
-    found = len(sentences(check, Surface.COMMAND_LINE))
-    return [f"{found} remark{'s' * (found > 1)} on the data, above" if found else "nothing unusual in the data"]
+    found = len(check.findings)
+    return [f"{found} finding{'s' * (found > 1)} about the data, above" if found else "nothing unusual in the data"]
 
 
 def print_json(run: Path, record: dict[str, Any], post: Posterior, table: pd.DataFrame, top: int | None) -> None:
@@ -53,6 +53,8 @@ def print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame, 
     s, d = len(post.query), len(post.names)
     pairs = s * (s - 1) // 2 + s * (d - s)
     chosen, ranges = record["chosen"], record["ranges"]
+    known = None if post.scatter is None else post.scatter.check
+    copies = known is not None and any(each.kind is Kind.IDENTICAL for each in known.findings)
     lines = Table.grid(padding=(0, 2))
     lines.add_column(style="bold", no_wrap=True)
     lines.add_column(overflow="fold")
@@ -66,7 +68,7 @@ def print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame, 
         for name, symbol in (("lam", "λ"), ("q", "q"), ("temperature", "temperature"))
         if ranges[name][0] < ranges[name][1]
     )
-    lines.add_row("Fit", as_text(f"{_training(record)}; {fitted}"))
+    lines.add_row("Fit", as_text(f"{_training(record)}; {fitted}" if fitted else _training(record)))
     choice = [float(chosen[name]) for name in ("lam", "q")]
     best, here = (f"λ = {lam:.3g}, q = {q:.3g}" for lam, q in (choice, (post.lam, post.q)))
     is_best = np.allclose(choice, np.array([post.lam, post.q], float), rtol=1e-6)
@@ -75,13 +77,13 @@ def print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame, 
     where = f"{here}{reason}"
     lines.add_row("Shown at", as_text(where))
     for end in chosen["at_ends"] if is_best else []:
-        lines.add_row("", as_text(f"The evidence is highest at {end}: a wider range may be better still.", "yellow"))
+        why = "identical columns let it rise without end" if copies else "a wider range may be better still"
+        lines.add_row("", as_text(f"The evidence is highest at {end}: {why}.", "yellow"))
     message = str(attributes["message"])
     lines.add_row("Trust", Text(message, style="green" if message.startswith("Good") else "yellow"))
     if message.startswith("Poor"):
-        lines.add_row(
-            "", Text("Exact draws: --refine. Or fit with more --steps, or narrower --lam and --q.", style="yellow")
-        )
+        other = "" if chosen["at_ends"] else " Or fit with more --steps, or narrower --lam and --q."
+        lines.add_row("", Text(f"Exact draws: ggmflow summary RUN --refine.{other}", style="yellow"))
     lines.add_row("Edges", as_text(f"{len(edges)} of {pairs} pairs, by {attributes['rule']}"))
     console.print(lines)
     if len(edges):
@@ -111,6 +113,9 @@ def _edge_table(edges: pd.DataFrame, level: float, title: str) -> Table:
     table.add_column("pair", overflow="fold")
     table.add_column("association" if outside else "partial correlation", justify="right")
     table.add_column(f"{100 * level:g} % interval", justify="right", no_wrap=True)
+    by_rule = "rule_probability" in edges and bool(edges["rule_probability"].notna().all())
+    if by_rule:
+        table.add_column("P(edge)", justify="right", no_wrap=True)
     table.add_column("P(size > 0.1)", justify="right", no_wrap=True)
     if outside:
         table.caption = "* the second variable is outside the query: weight in a regression of the first on all others"
@@ -121,6 +126,7 @@ def _edge_table(edges: pd.DataFrame, level: float, title: str) -> Table:
             as_text(f"{edge['row']} – {edge['column']}"),
             Text(f"{value:+.2f}{star}", style="blue" if value > 0 else "dark_orange"),
             Text(f"{low:+.2f} … {high:+.2f}"),
+            *([f"{edge['rule_probability']:.2f}"] if by_rule else []),
             f"{edge['edge_probability']:.2f}",
         )
     return table

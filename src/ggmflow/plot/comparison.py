@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
@@ -233,7 +233,7 @@ def differences(table: pd.DataFrame, *, count: int = 25, title: str | None = Non
     table
         What `ggmflow.compare` gave.
     count
-        How many pairs: those of largest |difference| in units of its standard deviation.
+        How many pairs: those found at the smallest false discovery rate first.
     title, ax
         Text; axes to draw on.
 
@@ -241,20 +241,22 @@ def differences(table: pd.DataFrame, *, count: int = 25, title: str | None = Non
     -------
     Axes
     """
-    if absent := {"row", "column", "difference", "sd", "lower", "upper", "found"} - set(table.columns):
+    if absent := {"row", "column", "difference", "sd", "lower", "upper", "fdr", "found"} - set(table.columns):
         raise ValueError(f"this is no comparison, {min(absent)!r} is missing: use ggmflow.compare(first, second)")
     score = (table["difference"].abs() / table["sd"].where(table["sd"] > 0, np.inf)).to_numpy()
-    part = table.iloc[np.argsort(-score, kind="stable")[:count]].sort_values("difference", kind="stable")
+    order = np.lexsort((-score, table["fdr"].to_numpy()))
+    part = table.iloc[order[:count]].sort_values("difference", kind="stable")
     names = [f"{short(str(a))} – {short(str(b))}" for a, b in zip(part["row"], part["column"], strict=True)]
     ax = new_axes(ax, 3.8 + room_for(names), 1.2 + 0.22 * len(part))
     level = table.attrs.get("level", 0.9)
     numbers = (part[label].to_numpy() for label in ("lower", "difference", "upper"))
-    handles = _forest(ax, *numbers, names=names, level=level, middle_name="mean")
+    found = part["found"].to_numpy(bool)
+    handles = _forest(ax, *numbers, names=names, level=level, middle_name="mean", sure=found, unsure="not found")
     first, second = table.columns[2:4]
     ax.set_xlabel(f"difference of association: {second} − {first}", parse_math=False)
     legend_below(ax, handles)
-    found = int(np.sum(table["found"].to_numpy()))
-    counted = "1 difference" if found == 1 else f"{found} differences"
+    n_found = int(np.sum(table["found"].to_numpy()))
+    counted = "1 difference" if n_found == 1 else f"{n_found} differences"
     set_title(ax, title or f"{counted} found among {len(table)} pairs")
     return ax
 
@@ -268,9 +270,11 @@ def _forest(
     names: list[str],
     level: float,
     middle_name: str = "median",
+    sure: Bool[np.ndarray, " m"] | None = None,
+    unsure: str = "interval holds zero",
 ) -> list[Any]:
-    """Intervals below each other; filled markers where zero is outside."""
-    at, sure = np.arange(len(names)), (low > 0) | (high < 0)
+    """Intervals below each other; filled markers where `sure`, by default where zero is outside."""
+    at, sure = np.arange(len(names)), (low > 0) | (high < 0) if sure is None else sure
     ax.axvline(0, color=NEUTRAL, lw=0.8)
     ax.hlines(at, low, high, color=np.where(middle > 0, POSITIVE, NEGATIVE), lw=1.6)
     for positive, colour, marker in ((True, POSITIVE, "o"), (False, NEGATIVE, "s")):
@@ -283,7 +287,7 @@ def _forest(
     bar: dict[str, Any] = {"color": NEUTRAL, "marker": "o", "ms": 6, "lw": 1.6}
     handles = [Line2D([], [], label=f"{middle_name}, {level:.0%} interval", **bar)]
     if not sure.all():
-        handles.append(Line2D([], [], mfc="white", label="interval holds zero", **bar))
+        handles.append(Line2D([], [], mfc="white", label=unsure, **bar))
     return handles
 
 

@@ -86,7 +86,7 @@ class _Names(Locator):
     """0, 1, 2, … below a count, or every so many of them."""
 
     def __init__(self, count: int, most: int):
-        self.count, self.least = count, max(1, -(-count // most))
+        self.count, self.least = count, max(1, -(-count // max(1, most)))
 
     def __call__(self) -> Any:
         every = (np.arange(0, self.count, step) for step in range(self.least, self.count))

@@ -129,7 +129,8 @@ def render(
         "khat_limit": f"{numbers.khat_limit:.2g}",
         "evidence_draws": str(views.num_draws_of(model)),
     }
-    parts |= sections.about_point(numbers, names, island)
+    check = model.scatter_.check
+    parts |= sections.about_point(numbers, names, island, caution=check is not None and bool(check.serious))
     parts |= sections.edges(numbers, names, island)
     parts |= sections.choice(numbers, island)
     parts |= sections.trust(model, numbers)

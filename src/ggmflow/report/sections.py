@@ -36,10 +36,13 @@ def _figure(title: str, picture: str, caption: str = "", more: str = "") -> str:
 
 
 # ------------------------------------------------------------------------------------------------------------ the point
-def about_point(numbers: Numbers, names: tuple[str, ...], island: dict[str, Any]) -> dict[str, str]:
-    """The cards on top, the controls, and what stands beside the network."""
+def about_point(numbers: Numbers, names: tuple[str, ...], island: dict[str, Any], caution: bool) -> dict[str, str]:
+    """The cards on top, the controls, and what stands beside the network.
+
+    `caution` tells whether the data check has found something serious.
+    """
     return {
-        "cards": _cards(numbers, names),
+        "cards": _cards(numbers, names, caution),
         "note": _note(numbers),
         "controls": _controls(numbers),
         "legend": _legend(numbers, island["blanket"]),
@@ -49,7 +52,7 @@ def about_point(numbers: Numbers, names: tuple[str, ...], island: dict[str, Any]
     }
 
 
-def _cards(numbers: Numbers, names: tuple[str, ...]) -> str:
+def _cards(numbers: Numbers, names: tuple[str, ...], caution: bool) -> str:
     point, selection, found = numbers.selected, numbers.selected.selections[0], words.strongest(numbers)
     if found is None:
         strongest = "No pair stands out from the others: these data show no network at this point."
@@ -73,6 +76,9 @@ def _cards(numbers: Numbers, names: tuple[str, ...]) -> str:
         chosen = "Where the evidence, the probability of the data, is highest."
     edges = f"{words.count(selection.n_edges, 'edge')} among {words.count(len(numbers.first), 'pair')}"
     badge = f'<span class="badge {point.verdict}">{words.VERDICTS[point.verdict]}</span>'
+    if caution:
+        link = '<a href="#check">data check</a>'
+        strongest += f" <strong>Read the {link} first: something in the data can make or hide edges.</strong>"
     cards = (
         ("Found", edges, strongest),
         ("At", words.condition(numbers, *numbers.start), chosen),
