@@ -113,10 +113,9 @@ def _edge_table(edges: pd.DataFrame, level: float, title: str) -> Table:
     table.add_column("pair", overflow="fold")
     table.add_column("association" if outside else "partial correlation", justify="right")
     table.add_column(f"{100 * level:g} % interval", justify="right", no_wrap=True)
-    by_rule = "rule_probability" in edges and bool(edges["rule_probability"].notna().all())
-    if by_rule:
-        table.add_column("P(edge)", justify="right", no_wrap=True)
-    table.add_column("P(size > 0.1)", justify="right", no_wrap=True)
+    # That of the rule; intervals have none.
+    by_rule = bool(edges["rule_probability"].notna().all())
+    table.add_column("P(edge)" if by_rule else "P(size > 0.1)", justify="right", no_wrap=True)
     if outside:
         table.caption = "* the second variable is outside the query: weight in a regression of the first on all others"
     for edge in records(edges):
@@ -126,7 +125,6 @@ def _edge_table(edges: pd.DataFrame, level: float, title: str) -> Table:
             as_text(f"{edge['row']} – {edge['column']}"),
             Text(f"{value:+.2f}{star}", style="blue" if value > 0 else "dark_orange"),
             Text(f"{low:+.2f} … {high:+.2f}"),
-            *([f"{edge['rule_probability']:.2f}"] if by_rule else []),
-            f"{edge['edge_probability']:.2f}",
+            f"{edge['rule_probability' if by_rule else 'edge_probability']:.2f}",
         )
     return table
