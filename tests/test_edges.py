@@ -19,6 +19,7 @@ from ggmflow.edges import (
     find_rule,
     kept_share,
     largest_set,
+    overconfidence,
     score_pairs,
     two_groups,
 )
@@ -29,7 +30,7 @@ from ggmflow.source import ChainSource
 
 D = 30
 M = D * (D - 1) // 2
-SPREAD, SHARE = 0.85, 0.5  # of the scores of pairs without an edge, and the prior's share of information
+SPREAD, RANGE = 0.85, (0.75, 1.0)  # of the scores of pairs without an edge, and what the model allows
 
 
 def simulate(rng, size=None, share=None):
@@ -49,7 +50,7 @@ def test_probabilities_are_those_of_the_mixture_averaged_over_its_parameters(d):
     bounded = np.clip(z, -8, 8)
     beta = stats.beta(8, max(8, 4 * d - 8))
     log_two, log_one, p, log_prior = [], [], [], []
-    for c in np.linspace(0.8, 1.0, 6):
+    for c in np.linspace(0.8, 1.1, 8):
         log_one.append(stats.norm.logpdf(bounded, 0, c).sum())
         for a, times in product(np.geomspace(0.75, 12, 9), np.geomspace(0.3, 8, 12)):
             pi = times * beta.mean()
@@ -61,9 +62,9 @@ def test_probabilities_are_those_of_the_mixture_averaged_over_its_parameters(d):
                 log_prior.append(beta.logpdf(pi) + np.log(pi))  # points even in log π
                 log_two.append(log_prior[-1] + np.log(null + edge).sum())
                 p.append(edge / (null + edge))
-    found = two_groups(z, d, 0.4)
+    found = two_groups(z, d, (0.8, 1.1))
     np.testing.assert_allclose(found.probability, np.exp(log_two - logsumexp(log_two)) @ np.array(p), rtol=1e-6)
-    expected = logsumexp(log_two) - logsumexp(log_prior) - (logsumexp(log_one) - np.log(6))
+    expected = logsumexp(log_two) - logsumexp(log_prior) - (logsumexp(log_one) - np.log(8))
     assert found.log_bayes_factor == pytest.approx(expected) and found.share == pytest.approx(beta.mean())
 
 
@@ -85,7 +86,7 @@ def test_probabilities_are_calibrated():
     difference, count = np.zeros((300, 8)), np.zeros((300, 8))
     for k in range(300):
         z, edge = simulate(rng)
-        p = two_groups(z, D, SHARE).probability
+        p = two_groups(z, D, RANGE).probability
         at = np.digitize(p, bins) - 1
         difference[k] = np.bincount(at, edge - p, minlength=8)
         count[k] = np.bincount(at, minlength=8)
@@ -100,7 +101,7 @@ def test_the_false_discovery_rate_is_what_was_asked_for():
     rates, found = [], []
     for _ in range(200):
         z, edge = simulate(rng, size=5.0, share=0.07)
-        chosen = largest_set(1 - two_groups(z, D, SHARE).probability, 0.1)
+        chosen = largest_set(1 - two_groups(z, D, RANGE).probability, 0.1)
         rates.append(np.mean(~edge[chosen]) if chosen.any() else 0.0)
         found.append(np.mean(chosen[edge]))
     assert abs(np.mean(rates) - 0.1) < 0.03 and 4 * np.std(rates) / np.sqrt(200) < 0.03
@@ -113,7 +114,7 @@ def test_expected_f1_is_reached_and_near_what_known_parameters_would_give():
     lines = []
     for _ in range(200):
         z, edge = simulate(rng, size=5.0, share=0.07)
-        p = two_groups(z, D, SHARE).probability
+        p = two_groups(z, D, RANGE).probability
         odds = 0.07 / 0.93 * np.exp(0.5 * (z / SPREAD) ** 2 * 25 / 26) / np.sqrt(26)
         for_known, chosen = best_f1(odds / (1 + odds)), best_f1(p, 8 / (4 * D))
         lines.append(
@@ -150,9 +151,9 @@ def one_pair(x, strength, q, temperature=1.0):
 def test_a_ridge_takes_nothing_from_the_score(x, temperature):
     """q = 2 in closed form: the score is the likelihood's own x/s, the posterior's mean/sd is not."""
     sample, w = one_pair(x, 1.5, 2.0, temperature)
-    u, z, share = score_pairs(sample, w, [Penalty(1.5 / temperature, 2.0)], temperature)
+    u, z, spread = score_pairs(sample, w, 2, [Penalty(1.5 / temperature, 2.0)], temperature)
     np.testing.assert_allclose([u, z], [[abs(x)], [abs(x) / 2]], rtol=1e-6)
-    assert share == pytest.approx(0.75)
+    assert spread == pytest.approx((0.625, 1.0))
 
 
 @pytest.mark.parametrize("q", [0.25, 0.5, 1.0, 1.25])
@@ -161,17 +162,35 @@ def test_a_ridge_takes_nothing_from_the_score(x, temperature):
 def test_other_penalties_take_little(x, strength, q):
     """By quadrature: where pairs without an edge are, the score is at most 20 % below x and 2 % above."""
     sample, w = one_pair(x, strength, q)
-    (u,), (z,), share = score_pairs(sample, w, [Penalty(strength, q)])
-    assert 0.8 * x <= u <= 1.02 * x and z < u and 0 < share < 1
+    (u,), (z,), spread = score_pairs(sample, w, 2, [Penalty(strength, q)])
+    assert 0.8 * x <= u <= 1.02 * x and z < u and 0.5 < spread[0] < spread[1] == 1
 
 
 def test_mixtures_and_unknown_penalties():
     sample, w = one_pair(1.0, 1.0, 1.0)
     whole = kept_share(sample, w, [Penalty(1.0, 1.0)])
     np.testing.assert_allclose(kept_share(sample, w, [Penalty(1.0, 1.0, 0.4), Penalty(1.0, 1.0, 0.6)]), whole)
-    u, z, share = score_pairs(sample, w, [])
+    u, z, spread = score_pairs(sample, w, 2, [])
     np.testing.assert_array_equal(u, z)
-    assert share == 0
+    assert spread == (1, 1)
+
+
+@pytest.mark.parametrize(("d", "n"), [(10, 200), (40, 120), (60, 100)])
+def test_many_variables_make_a_posterior_too_narrow(d, n):
+    """No penalty, no edges: the scores of a Wishart posterior's mean spread by `overconfidence`, within 4 se.
+
+    The standard error of a spread of 45 pairs is 11 %, of 780 and 1770 at most 3 %: false alarms below 1e-3. At d = 60
+    and n = 100, where it is 2.0, a null distribution of spread 1 finds hundreds of edges.
+    """
+    X = np.random.default_rng(d).normal(size=(n, d))
+    mean = (n + d + 1) * np.linalg.inv(n * np.corrcoef(X.T))
+    sd = np.sqrt((np.outer(np.diag(mean), np.diag(mean)) + mean**2) / (n + d + 1))
+    z = (mean / sd)[np.triu_indices(d, 1)]
+    expected = overconfidence(n, d, 1.0)
+    assert np.sqrt(np.mean(z**2)) == pytest.approx(expected, rel=0.12 if d > 10 else 0.45)
+    assert largest_set(1 - edge_probability(two_groups(z, d, (1.0, expected)), np.abs(z), expected), 0.1).sum() <= 2
+    if d == 60:
+        assert largest_set(1 - edge_probability(two_groups(z, d), np.abs(z)), 0.1).sum() > 100
 
 
 @pytest.mark.parametrize("copies", [0, 1, 3])

@@ -143,7 +143,7 @@ def test_a_worker_uses_one_core_even_if_it_has_the_number_of_its_parent(host, pi
 @pytest.mark.usefixtures("untrained")
 def test_a_table_that_cannot_be_fitted_does_not_take_the_others_along(tmp_path):
     tables = [TABLE, TABLE.assign(b=1.0), TABLE[:10]]
-    with pytest.raises(gf.FitsFailed, match=r"1 of 3 fits failed: '1' \(ValueError: .*'b'") as failed:
+    with pytest.raises(gf.FitsFailed, match=r"1 of 3 fits failed: '1' \(TableError: .*'b'") as failed:
         gf.fit_many(tables, quick(), directory=tmp_path)
     assert f"attribute `models` of this error, and in {tmp_path}" in str(failed.value)
     assert list(failed.value.models) == ["0", "2"]

@@ -435,10 +435,11 @@ def test_rules_are_what_they_say(full, blanket):
         np.testing.assert_array_equal(found.probability, post.edge_probability(0.2))
         np.testing.assert_array_equal(found.edges, found.probability > 0.6)
         row, column = post._free.row[~post._free.diagonal], post._free.column[~post._free.diagonal]
-        u, z, share = score_pairs(post._sample, post._use(None), post.penalties, post.temperature)
+        n = None if post.scatter is None else post.scatter.n
+        u, z, spread = score_pairs(post._sample, post._use(None), len(post.names), post.penalties, post.temperature, n)
         np.testing.assert_allclose(z, np.abs(post.mean() / post.sd())[row, column])
         assert post.penalties == ((post.lam, post.q, 1.0),) and np.all(u > z)
-        p = edge_probability(two_groups(u, len(post.names), share), z)
+        p = edge_probability(two_groups(u, len(post.names), spread), z, spread[1])
         for rule in ("f1", "fdr"):
             np.testing.assert_allclose(post.select_edges(rule).probability[row, column], p)
         found = post.select_edges()

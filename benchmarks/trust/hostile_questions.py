@@ -73,6 +73,10 @@ def _value(rng: np.random.Generator) -> Any:
     return tuple((10.0 ** rng.uniform(*((-300, 300) if kind < 0.95 else (-3, 3)), 2)).tolist())
 
 
+# Columns of a summary that mean nothing for a diagonal entry.
+_OF_PAIRS = ("p_positive", "edge_probability", "association", "association_lower", "association_upper")
+
+
 def finite(answer: Any) -> str | None:
     """What is wrong with an answer: a number that is none, or a kind of answer that nobody has thought of here."""
     if answer is None or isinstance(answer, str):
@@ -98,7 +102,7 @@ def _cells(table: pd.DataFrame) -> Iterator[Any]:
             continue  # infinite where a few draws outweigh all others, NaN of fewer than 25
         if "log_evidence" in table and name == "se":
             column = column[table["method"] != "published"]
-        if {"row", "column"} <= set(table) and name in ("p_positive", "edge_probability", "association"):
+        if {"row", "column"} <= set(table) and name in _OF_PAIRS:
             column = column[table["row"] != table["column"]]
         if name != "case":  # of a table that was given, whatever its index
             yield column

@@ -79,9 +79,9 @@ def check_data(
     --------
     >>> import numpy as np, ggmflow as gf
     >>> X = np.random.default_rng(0).normal(size=(100, 3))
-    >>> print(gf.check_data(np.column_stack([X, -X[:, 0]]), names=["a", "b", "c", "d"]))
-    Data check of 100 rows of 4 columns:
-    - columns 'a' and 'd' are identical but for their sign (r = −1.000): leave out all but one with drop=['d']
+    >>> check = gf.check_data(np.column_stack([X, -X[:, 0]]), names=["a", "b", "c", "d"])
+    >>> [(each.kind.value, each.columns) for each in check.findings]
+    [('identical', ('a', 'd'))]
     """
     check_choices(transform, missing)
     table = parse_table(X, names, delimiter=delimiter, decimal=decimal, drop=drop)

@@ -5,7 +5,8 @@
 
 ρ is the association of `Posterior.association`: the partial correlation where both variables belong to the query. ρ̄
 and v are its posterior mean and variance in a group, and 1 − σ² is the prior's share of information (`edges`). Dividing
-by σ² undoes the shrinkage, so that groups of different sizes can be compared. Benjamini and Hochberg's rule on 2Φ(−|u|)
+by σ² undoes the shrinkage, so that groups of different sizes can be compared; v is widened where the posterior is
+narrower than the sampling distribution of its mean (`edges.overconfidence`). Benjamini and Hochberg's rule on 2Φ(−|u|)
 controls the false discovery rate over all pairs.
 """
 
@@ -21,7 +22,7 @@ from scipy.special import ndtr
 
 from ggmflow import gibbs
 from ggmflow.data import Scatter
-from ggmflow.edges import kept_share
+from ggmflow.edges import kept_share, overconfidence
 from ggmflow.posterior import Posterior, _check_threshold, _tails, check_count
 from ggmflow.progress import counting_bar
 from ggmflow.source import ChainSource, RandomState, as_key
@@ -169,11 +170,14 @@ class Group(NamedTuple):
         Of the posterior.
     kept : (m,) array
         σ², the data's share of information.
+    wider : float
+        How much wider the sampling distribution of the mean is than the posterior (`edges.overconfidence`).
     """
 
     mean: Pairs
     variance: Pairs
     kept: Pairs
+    wider: float
 
 
 class PermutationCheck(NamedTuple):
@@ -240,7 +244,8 @@ def _exact_posterior(key: Key[Array, ""], rows: Float[np.ndarray, "n d"], like: 
     chains = gibbs.sample(key, scatter.reorder(order.tolist()), *condition, n_query=s, **_CHAINS)
     states = np.empty_like(chains.pooled)
     states[..., order] = chains.pooled
-    return Posterior(ChainSource(states), like.names, like.query, *condition, num_draws=len(states))
+    options: dict[str, Any] = {"num_draws": len(states), "scatter": scatter}
+    return Posterior(ChainSource(states), like.names, like.query, *condition, **options)
 
 
 def _both(first: Posterior, second: Posterior) -> tuple[tuple[Group, Group], tuple[np.ndarray, np.ndarray]]:
@@ -257,13 +262,16 @@ def _group(post: Posterior, entries: Int[np.ndarray, " m"]) -> Group:
         draws = sample.association_draws(entries[part])
         mean[part] = draws @ w
         variance[part] = (draws - mean[part, None]) ** 2 @ w
-    return Group(mean, variance, kept_share(sample, w, post.penalties)[entries])
+    kept = kept_share(sample, w, post.penalties)[entries]
+    n_samples = None if post.scatter is None else post.scatter.n
+    wider = overconfidence(n_samples, len(post.names), float(np.median(kept)) if kept.size else 1.0)
+    return Group(mean, variance, kept, wider)
 
 
 def _score(first: Group, second: Group) -> Pairs:
     """u of every pair, at T = 1."""
     difference = second.mean / second.kept - first.mean / first.kept
-    variance = second.variance / second.kept + first.variance / first.kept
+    variance = sum(each.wider**2 * each.variance / each.kept for each in (first, second))
     return np.divide(difference, np.sqrt(variance), out=np.zeros_like(difference), where=variance > 0)
 
 

@@ -6,11 +6,12 @@
 
 No entry of a continuous posterior is exactly zero, and where rows are few its sign probabilities say more about the
 prior than about edges. So the scores are compared with those that pairs without an edge would have. Without shrinkage
-these are standard normal, because a posterior is then as wide as the sampling distribution of its mean. A penalty
+these are about standard normal, because a posterior is as wide as the sampling distribution of its mean. A penalty
 narrows the posterior of ω from the variance s² of its likelihood to Var ω, 1/Var ω = 1/s² + τ, and multiplies its mean
 by σ² = Var ω/s²; the ratios E ω/sd ω of pairs without an edge then spread by σ. τ is the precision of the normal prior
 that has the same E[ω ∂ log prior/∂ω] as the l_q penalty. The penalties of other entries make c less than 1: the more,
-the larger the prior's share of information τ Var ω is.
+the larger the prior's share of information τ Var ω is. With many variables and a weak penalty it is above 1: the
+posterior of Ω is then narrower than the sampling distribution of its mean, by up to √((n + d + 1)/(n − d)).
 
 The null distribution does not depend on the largest or the smallest scores of a table: neither a duplicated column nor
 a network in which most pairs are edges moves it.
@@ -32,7 +33,8 @@ Chosen = Bool[np.ndarray, " m"]
 # The rules, with the numbers that belong to each.
 RULES = {"f1": {}, "interval": {"level": 0.9}, "fdr": {"rate": 0.1}, "probability": {"threshold": 0.1, "cut": 0.5}}
 
-_POINTS = 6  # of c, between 1 − half the prior's share of information and 1: what simulated graphs of 30 variables have
+_WIDEST = 2.0  # c, where variables are nearly as many as rows
+_POINTS = 8  # of c, between 1 − half the prior's share of information and 1: what simulated graphs of 30 variables have
 _SIZE = np.geomspace(0.75, 12, 9)  # a: smaller ones cannot be told from zero, larger ones are never mistaken for it
 _SHARE = np.geomspace(0.3, 8, 12)  # π relative to its prior mean
 _NEIGHBOURS, _WORTH = 2, 4  # edges of a variable a priori, and how many pairs of each variable this is worth
@@ -109,7 +111,7 @@ class EdgeSelection(NamedTuple):
         return f"<EdgeSelection: {pairs}; fields {', '.join(self._fields)}>"
 
 
-def two_groups(scores: Pairs, n_features: int, prior_share: float = 0.0) -> TwoGroups:
+def two_groups(scores: Pairs, n_features: int, spread: tuple[float, float] = (1.0, 1.0)) -> TwoGroups:
     """Probability of an edge from the scores of all pairs.
 
     A priori π ~ Beta(8, 4d − 8): two neighbours for each variable, as sure as if four of its pairs had been seen. Below
@@ -121,8 +123,8 @@ def two_groups(scores: Pairs, n_features: int, prior_share: float = 0.0) -> TwoG
         u, with any sign.
     n_features
         d.
-    prior_share
-        The prior's share of information, of a typical pair; without a penalty 0, and then c is 1.
+    spread : (float, float)
+        Range of c, at least ½.
 
     Returns
     -------
@@ -142,7 +144,7 @@ def two_groups(scores: Pairs, n_features: int, prior_share: float = 0.0) -> TwoG
     log_prior = alpha * np.log(pi) + (beta - 1) * np.log1p(-pi)  # α, not α − 1: the points are even in log π
     log_prior -= logsumexp(log_prior)
 
-    spread = np.linspace(1 - prior_share / 2, 1, _POINTS)
+    widths = np.linspace(*spread, _POINTS)
     odds = (pi / (1 - pi))[:, None]
     # Equal scores stay equal to the last bit; room for zeros at the end, so that pairs come in whole groups.
     unique, place, count = np.unique(np.minimum(scores**2, _BOUND**2), return_inverse=True, return_counts=True)
@@ -153,9 +155,9 @@ def two_groups(scores: Pairs, n_features: int, prior_share: float = 0.0) -> TwoG
         """N(u | 0, c²(1 + a²))/N(u | 0, c²) for every a."""
         return np.exp(slope * (square / c**2) - start)
 
-    one = -0.5 * square.sum() / spread**2 - scores.size * np.log(spread)
-    two = np.zeros((spread.size, _SIZE.size, pi.size)) + one[:, None, None]
-    for s, c in enumerate(spread.tolist()):
+    one = -0.5 * square.sum() / widths**2 - scores.size * np.log(widths)
+    two = np.zeros((widths.size, _SIZE.size, pi.size)) + one[:, None, None]
+    for s, c in enumerate(widths.tolist()):
         for begin in range(0, square.size, _BLOCK):
             r = ratio(square[begin : begin + _BLOCK], c)
             r[:, max(scores.size - begin, 0) :] = 0
@@ -167,7 +169,7 @@ def two_groups(scores: Pairs, n_features: int, prior_share: float = 0.0) -> TwoG
     probability = np.zeros(unique.size)
     for s in np.flatnonzero(weight.max(axis=(1, 2)) > 1e-9):
         for begin in range(0, unique.size, _BLOCK):
-            x = odds * ratio(unique[begin : begin + _BLOCK], float(spread[s]))[:, None]
+            x = odds * ratio(unique[begin : begin + _BLOCK], float(widths[s]))[:, None]
             x /= 1 + x
             probability[begin : begin + _BLOCK] += weight[s].ravel() @ x.reshape(weight[s].size, -1)
     return TwoGroups(probability.clip(0, 1)[place], share, float(logsumexp(two) - logsumexp(one)))
@@ -261,17 +263,22 @@ class Scores(NamedTuple):
         √T |mean|/(σ sd): shrinkage accounted for.
     z : (m,) array
         √T |mean|/sd.
-    prior_share : float
-        Median over pairs of the prior's share of information, 1 − σ².
+    spread : (float, float)
+        Range of c, the spread of u of pairs without an edge.
     """
 
     u: Pairs
     z: Pairs
-    prior_share: float
+    spread: tuple[float, float]
 
 
 def score_pairs(
-    sample: Sample, w: Float[np.ndarray, " N"], penalties: Sequence[Penalty], temperature: float = 1.0
+    sample: Sample,
+    w: Float[np.ndarray, " N"],
+    n_features: int,
+    penalties: Sequence[Penalty],
+    temperature: float = 1.0,
+    n_samples: float | None = None,
 ) -> Scores:
     """Scores of all pairs.
 
@@ -279,17 +286,41 @@ def score_pairs(
     ----------
     sample, w
         Draws of the free entries and their weights.
+    n_features
+        d.
     penalties
         Of the density that was drawn from. Without any, nothing is known of shrinkage, and u is z.
     temperature
         T. The draws are √T times as wide as those of the posterior.
+    n_samples
+        n, if it is known.
     """
     pairs = np.flatnonzero(~sample.free.diagonal)
     mean, sd = sample.mean(w)[pairs], sample.sd(w)[pairs]
     # A single draw has no spread: nothing is known.
     z = np.sqrt(temperature) * np.abs(np.divide(mean, sd, out=np.zeros_like(mean), where=sd > 0))
     kept = kept_share(sample, w, penalties)[pairs]
-    return Scores(z / np.sqrt(kept), z, float(1 - np.median(kept)) if kept.size else 0.0)
+    typical = float(np.median(kept)) if kept.size else 1.0
+    return Scores(z / np.sqrt(kept), z, ((1 + typical) / 2, overconfidence(n_samples, n_features, typical)))
+
+
+def overconfidence(n_samples: float | None, n_features: int, kept: float) -> float:
+    """√((n + d′ + 1)/(n − d′)): how much wider the sampling distribution of a posterior mean is than the posterior.
+
+    Without a penalty Ω has a Wishart posterior with n + d + 1 degrees of freedom, while its mean varies from sample to
+    sample as an inverse Wishart matrix does, with n − d. Shrinkage leaves d′ = σ²d of the d entries of a row.
+
+    Parameters
+    ----------
+    n_samples, n_features
+        n and d; 1 is returned where n is not known or zero.
+    kept
+        σ² of a typical pair.
+    """
+    if not n_samples:
+        return 1.0
+    free = min(kept * n_features, 0.999 * n_samples)
+    return float(min(np.sqrt((n_samples + free + 1) / (n_samples - free)), _WIDEST))
 
 
 def kept_share(sample: Sample, w: Float[np.ndarray, " N"], penalties: Sequence[Penalty]) -> Float[np.ndarray, " D"]:
@@ -309,10 +340,11 @@ def kept_share(sample: Sample, w: Float[np.ndarray, " N"], penalties: Sequence[P
     return np.where(sample.free.diagonal, 1.0, (1 - share).clip(_LEAST_KEPT, 1))
 
 
-def edge_probability(groups: TwoGroups, z: Pairs) -> Pairs:
+def edge_probability(groups: TwoGroups, z: Pairs, widest: float = 1.0) -> Pairs:
     """Probability of an edge: that of the two-group model, but at least what the posterior says about the sign.
 
-    For a single pair 1 − 2Φ(−z) tells how sure its sign is. Among m pairs it is 1 − m·2Φ(−z), by Bonferroni.
+    For a single pair 1 − 2Φ(−z) tells how sure its sign is. Among m pairs it is 1 − m·2Φ(−z), by Bonferroni. Where the
+    posterior is too narrow, z is divided by `overconfidence`.
 
     Parameters
     ----------
@@ -320,8 +352,10 @@ def edge_probability(groups: TwoGroups, z: Pairs) -> Pairs:
         What the two-group model says.
     z : (m,) array
         √T |mean|/sd.
+    widest
+        As `overconfidence` gives it.
     """
-    return np.maximum(groups.probability, 1 - 2 * z.size * ndtr(-z))
+    return np.maximum(groups.probability, 1 - 2 * z.size * ndtr(-z / widest))
 
 
 def select(
@@ -332,6 +366,7 @@ def select(
     numbers: dict[str, float],
     penalties: Sequence[Penalty] = (),
     temperature: float = 1.0,
+    n_samples: float | None = None,
 ) -> EdgeSelection:
     """Edges by one of the rules.
 
@@ -343,7 +378,7 @@ def select(
         d.
     rule, numbers
         As `find_rule` gives them.
-    penalties, temperature
+    penalties, temperature, n_samples
         As in `score_pairs`.
 
     Returns
@@ -352,9 +387,9 @@ def select(
     """
     free = sample.free
     pairs = np.flatnonzero(~free.diagonal)
-    scores = score_pairs(sample, w, penalties, temperature)
-    groups = two_groups(scores.u, n_features, scores.prior_share)
-    of_edge = edge_probability(groups, scores.z)
+    scores = score_pairs(sample, w, n_features, penalties, temperature, n_samples)
+    groups = two_groups(scores.u, n_features, scores.spread)
+    of_edge = edge_probability(groups, scores.z, scores.spread[1])
     probability: Pairs | None = of_edge
     if rule == "interval":
         level = numbers["level"]

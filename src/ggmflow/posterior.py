@@ -279,7 +279,9 @@ class Posterior:
         return tuple(getattr(self.source, "penalties", ()))
 
     def _select(self, w: Float[np.ndarray, " N"], rule: str, numbers: dict[str, float]) -> EdgeSelection:
-        return select(self._sample, w, len(self.names), rule, numbers, self.penalties, self.temperature or 1.0)
+        n_samples = None if self.scatter is None else self.scatter.n
+        conditions = (self.penalties, self.temperature or 1.0, n_samples)
+        return select(self._sample, w, len(self.names), rule, numbers, *conditions)
 
     def edges(
         self,
