@@ -73,8 +73,9 @@ def test_exchanged_groups_and_other_orders_of_columns(two):
     p = np.array([3, 0, 4, 2, 1])
     names = tuple(second.names[k] for k in p)
     states = second.source.states[:, p][:, :, p]
-    permuted = Posterior(ChainSource(states), names, np.arange(5), 1.0, 1.0, 1.0, num_draws=800)
-    asked = Posterior(ChainSource(states[:, [2, 4, 0, 1, 3]]), names, [2, 4, 0, 1, 3], 1.0, 1.0, 1.0, num_draws=800)
+    options = {"num_draws": 800, "scatter": second.scatter.reorder(p.tolist())}
+    permuted = Posterior(ChainSource(states), names, np.arange(5), 1.0, 1.0, 1.0, **options)
+    asked = Posterior(ChainSource(states[:, [2, 4, 0, 1, 3]]), names, [2, 4, 0, 1, 3], 1.0, 1.0, 1.0, **options)
     for other in (permuted, asked):
         pd.testing.assert_frame_equal(gf.compare(first, other), found)
 
