@@ -51,7 +51,7 @@ $(VENV)/.installed-%: pyproject.toml $(VENV)/.installed
 
 $(OLDEST)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(OLDEST) || { rm -rf $(OLDEST); exit 1; }
-	$(PYTHON) -m tests.oldest > $(OLDEST)/constraints.txt
+	$(PYTHON) -m tests.support.oldest > $(OLDEST)/constraints.txt
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint $(OLDEST)/constraints.txt --editable . 'pytest==8.3.*' 'pytest-xdist>=3.6' polars
 	@touch $@
 

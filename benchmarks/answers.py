@@ -34,16 +34,16 @@ from sklearn import datasets
 
 import ggmflow as gf
 from benchmarks.continuum import LEVELS, MARGINALS, TOY_RANGE, Report
+from experiments.paper.choice import cross_validation
 from ggmflow.baselines import graphical_lasso
 from ggmflow.baselines.nonconvex import nonconvex_precision
-from ggmflow.conditions import Ranges
-from ggmflow.data import Scatter
-from ggmflow.evidence import Prior, fit_prior, log_normalizer, prior_ranges
-from ggmflow.path import make_problem, solve_path
-from ggmflow.prior_integral import integrate_prior
-from ggmflow.reproduce.choice import cross_validation
-from ggmflow.sampling import FlowSource
-from ggmflow.simulate import sample_gaussian, sparse_precision, toy_problem
+from ggmflow.data.scatter import Scatter
+from ggmflow.data.simulate import sample_gaussian, sparse_precision, toy_problem
+from ggmflow.evidence.evidence import Prior, fit_prior, log_normalizer, prior_ranges
+from ggmflow.evidence.prior_integral import integrate_prior
+from ggmflow.model.conditions import Ranges
+from ggmflow.modes.path import make_problem, solve_path
+from ggmflow.posterior.flow_source import FlowSource
 
 FILE = Path("results/answers.csv")
 POINTS = list(product((0.5, 2.0, 8.0), (1.0, 0.5, 0.25)))

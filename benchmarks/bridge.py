@@ -19,8 +19,8 @@ from jaxtyping import Array, Float, Key
 from scipy.optimize import root_scalar
 from scipy.special import digamma, gammaln
 
-from ggmflow.bridge import Estimate, bridge, mean_variance
-from ggmflow.data import Scatter
+from ggmflow.data.scatter import Scatter
+from ggmflow.evidence.bridge import Estimate, bridge, mean_variance
 from ggmflow.gibbs.sweep import draw_noise, sweep
 
 _BLOCK = 20  # sweeps per call: their matrices are turned into one number per draw before the next are made

@@ -37,11 +37,11 @@ import ggmflow as gf
 from benchmarks.bridge import log_normalizers
 from ggmflow import gibbs
 from ggmflow.baselines import graphical_lasso
-from ggmflow.bridge import Estimate, bridge_to_proposal
-from ggmflow.data import Scatter
-from ggmflow.flow.build import build_flow
-from ggmflow.simulate import toy_problem
-from ggmflow.train import CHUNK, Settings, train
+from ggmflow.data.scatter import Scatter
+from ggmflow.data.simulate import toy_problem
+from ggmflow.evidence.bridge import Estimate, bridge_to_proposal
+from ggmflow.flow.base import build_flow
+from ggmflow.train.loop import CHUNK, Settings, train
 
 FILE = Path("results/continuum.csv")
 Q_RANGE = (0.25, 1.25)

@@ -17,11 +17,11 @@ from sklearn.covariance import GraphicalLassoCV
 from sklearn.exceptions import ConvergenceWarning
 
 import ggmflow as gf
-from ggmflow.conditions import likely_lam
-from ggmflow.edges import EdgeSelection
-from ggmflow.posterior import Posterior
-from ggmflow.simulate import sample_gaussian, sparse_precision
-from ggmflow.source import ChainSource
+from ggmflow.data.simulate import sample_gaussian, sparse_precision
+from ggmflow.model.conditions import likely_lam
+from ggmflow.posterior.edges import EdgeSelection
+from ggmflow.posterior.posterior import Posterior
+from ggmflow.posterior.source import ChainSource
 
 _Q, _SEEDS = 0.5, 10
 

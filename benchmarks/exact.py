@@ -2,7 +2,7 @@
 
     python -m benchmarks.exact [--quick]
 
-NUTS works in softplus-Cholesky coordinates (`ggmflow.reproduce.runtime.nuts`).
+NUTS works in softplus-Cholesky coordinates (`experiments.paper.runtime.nuts`).
 The exact sampler runs 64 chains, NUTS four of them vectorized (faster here than one after the other).
 Both run in float64 with their compilation and warm-up left out; what counts is the entry of Ω with the smallest
 bulk effective sample size (rank-normalized, all chains) over the wall time of sampling.
@@ -16,10 +16,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from experiments.paper.runtime.nuts import run_nuts
 from ggmflow import gibbs
-from ggmflow.data import Scatter
-from ggmflow.reproduce.runtime.nuts import run_nuts
-from ggmflow.simulate import toy_problem
+from ggmflow.data.scatter import Scatter
+from ggmflow.data.simulate import toy_problem
 
 # (d, n, λ): the paper's toy problem and its edge-recovery problem
 PROBLEMS = [(15, 15, 2.0), (30, 25, 2.0)]

@@ -20,10 +20,10 @@ from bokeh.document import Document
 from playwright.sync_api import Page, sync_playwright
 
 import ggmflow as gf
-from ggmflow import views
 from ggmflow.explorer import prepare
 from ggmflow.explorer.server import _listen, _stop
 from ggmflow.explorer.session import Prepared, Session, make_document
+from ggmflow.views import pairs as views
 
 # Keys are stamped by the browser when they arrive. Text has changed when the observer is told; Bokeh paints in the next
 # frame, in a callback that was asked for before ours.

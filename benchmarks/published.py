@@ -3,12 +3,12 @@
     python -m benchmarks.published [--seconds 60] [--more] [--published-only]
 
 The published architecture, its settings and the environment that it runs in are those of
-`ggmflow.reproduce.runtime.published`; what favours it stands there too. ggmflow's compilation is counted.
+`experiments.paper.runtime.published`; what favours it stands there too. ggmflow's compilation is counted.
 
 Both get the toy problem d = n = 15, λ ∈ [10^-½, 10], q ∈ [¼, 1¼]. What is compared is the ELBO, the mean over draws of
 log p̃(Ω) − log q(Ω), both with respect to Lebesgue measure on the entries of Ω, T = 1, averaged over λ ∈ {½, 2, 8} and
 q ∈ {1, ½, ¼}. It differs from −KL by log Z, which is the same for both, so differences are nats of KL. log p̃ of the
-published flow's draws comes from `ggmflow.target` too, and must agree with the one it was trained with.
+published flow's draws comes from `ggmflow.model.target` too, and must agree with the one it was trained with.
 """
 
 import argparse
@@ -28,8 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 import ggmflow as gf
-from ggmflow.data import Scatter
-from ggmflow.reproduce.runtime.published import (
+from experiments.paper.runtime.published import (
     LAM_RANGE,
     POINTS,
     Q_RANGE,
@@ -40,7 +39,8 @@ from ggmflow.reproduce.runtime.published import (
     environment,
     run_published,
 )
-from ggmflow.simulate import toy_problem
+from ggmflow.data.scatter import Scatter
+from ggmflow.data.simulate import toy_problem
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ggmflow import train as training
-from ggmflow.cache import compilation_cache_enabled
-from ggmflow.conditions import Ranges
-from ggmflow.data import Scatter
-from ggmflow.flow.build import untrained_flow
-from ggmflow.simulate import toy_problem
-from ggmflow.train import draw_noise
+from ggmflow.data.scatter import Scatter
+from ggmflow.data.simulate import toy_problem
+from ggmflow.flow.base import untrained_flow
+from ggmflow.model.conditions import Ranges
+from ggmflow.storage.cache import compilation_cache_enabled
+from ggmflow.train import loop as training
+from ggmflow.train.loop import draw_noise
 
 
 class Outcome(NamedTuple):

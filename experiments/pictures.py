@@ -15,7 +15,7 @@ import pandas as pd
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-from ggmflow import simulate
+from ggmflow.data import simulate
 
 ASSETS = Path(__file__).parents[1] / "docs" / "assets"
 NAMES = "TP53 BRCA1 EGFR MYC KRAS PTEN RB1 CDK4 MDM2 AKT1 VEGFA STAT3 JUN FOS IL6".split()

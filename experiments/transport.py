@@ -41,7 +41,7 @@ from ggmflow.flow.transport import (
     _shape,
     load_network,
 )
-from ggmflow.target import absolute_power
+from ggmflow.model.target import absolute_power
 
 ROOT = Path(__file__).parents[1]
 WEIGHTS = ROOT / "src" / "ggmflow" / "flow" / "transport.npz"

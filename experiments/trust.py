@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 import ggmflow as gf
 from benchmarks.answers import exact_evidence
-from ggmflow.simulate import toy_problem
+from ggmflow.data.simulate import toy_problem
 
 FILE = Path("docs/assets/trust.svg")
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#777777"

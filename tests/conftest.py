@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import ggmflow as gf
-from ggmflow import estimator
-from tests.browser import browser, page  # noqa: F401
-from tests.models import KINDS, RANGES, TABLE, no_training
+from ggmflow.estimator import graphical_flow as estimator
+from tests.support.browser import browser, page  # noqa: F401
+from tests.support.models import KINDS, RANGES, TABLE, no_training
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.trust import Row
-from ggmflow.io import versions
+from ggmflow.storage.archive import versions
 
 ITEMS = ("calibration", "hostile", "faults", "memory", "sharding")
 FILE, PAGE = Path("docs/tables/trust.csv"), Path("docs/trust.md")

@@ -54,9 +54,9 @@ from benchmarks.trust.ranks import (
     values,
 )
 from ggmflow import gibbs
-from ggmflow.data import Scatter
-from ggmflow.io import versions
-from ggmflow.weights import khat_limit
+from ggmflow.data.scatter import Scatter
+from ggmflow.posterior.weights import khat_limit
+from ggmflow.storage.archive import versions
 
 DONE, TABLE = Path("results/calibration.csv"), Path("docs/tables/calibration.csv")
 FIGURE = Path("docs/assets/calibration.png")

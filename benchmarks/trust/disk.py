@@ -28,10 +28,14 @@ import numpy as np
 import pandas as pd
 
 import ggmflow as gf
-from ggmflow import estimator, evidence, export, run, run_record, train
-from ggmflow.data import Scatter
-from ggmflow.io import TEMPORARY, ModelFileError, read, write
+from ggmflow.cli import run, run_record
+from ggmflow.data.scatter import Scatter
+from ggmflow.estimator import graphical_flow as estimator
+from ggmflow.evidence import evidence
 from ggmflow.report import page
+from ggmflow.storage.archive import TEMPORARY, ModelFileError, read, write
+from ggmflow.train import loop as train
+from ggmflow.views import export
 
 KINDS = ("kill", "full", "interrupt")
 _KILLED = 9

@@ -25,14 +25,14 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.trust import Row
-from ggmflow import io
-from ggmflow.run_record import CHECKPOINT, EDGES, MODEL, README, RECORD, REPORT, read_record
+from ggmflow.cli.run_record import CHECKPOINT, EDGES, MODEL, README, RECORD, REPORT, read_record
+from ggmflow.storage import archive
 
 SEED = 1
 OPTIONS = ["--lam", "2", "--q", "1", "--temperature", "1", "--steps", "100"]
 # A checkpoint after every chunk: a fit of seconds can be killed between them.
 OFTEN = """
-from ggmflow import train
+from ggmflow.train import loop as train
 from ggmflow.__main__ import main
 train._SECONDS_BETWEEN_CHECKPOINTS = 0.0
 main()
@@ -40,12 +40,12 @@ main()
 # Two models take turns under one name.
 SAVING = """
 import sys
-from ggmflow import io
-models = [io.read(path) for path in sys.argv[1:3]]
+from ggmflow.storage import archive
+models = [archive.read(path) for path in sys.argv[1:3]]
 print("ready", flush=True)
 while True:
     for model in models:
-        io.write(sys.argv[3], *model)
+        archive.write(sys.argv[3], *model)
 """
 # Three models in one directory, each saved when it is there; with a number, it waits after so many to be killed.
 MANY = """
@@ -160,8 +160,8 @@ def set_up(directory: Path) -> Stage:
         raise RuntimeError(result.errors)
     # The earlier one is the same flow under another λ: what it says does not matter here, only that it stays.
     shutil.copytree(whole, old)
-    header, arrays = io.read(whole / MODEL)
-    io.write(old / MODEL, header | {"parameters": header["parameters"] | {"lam": 3.0}}, arrays)
+    header, arrays = archive.read(whole / MODEL)
+    archive.write(old / MODEL, header | {"parameters": header["parameters"] | {"lam": 3.0}}, arrays)
     record = read_record(whole)
     text = json.dumps(record | {"parameters": record["parameters"] | {"lam": 3.0}})
     (old / RECORD).write_text(text, encoding="utf-8")
@@ -178,8 +178,8 @@ def damage(run: Path) -> list[str]:
     """Files under their own names that are not whole."""
     readers: dict[str, Callable[[Path], Any]] = {
         RECORD: lambda path: read_record(path.parent),
-        MODEL: io.read,
-        CHECKPOINT: io.read,
+        MODEL: archive.read,
+        CHECKPOINT: archive.read,
         EDGES: pd.read_csv,
         README: lambda path: path.read_text(encoding="utf-8").index("load_run"),
         REPORT: lambda path: path.read_text(encoding="utf-8").index("</html>"),
@@ -209,7 +209,7 @@ def goes_on(stage: Stage, run: Path, before: Path | None) -> list[str]:
     elif bytes_of(run) != bytes_of(stage.whole):
         lost.append("goes on to another model")
     names = [path.name for path in run.iterdir()]
-    left = [name for name in names if name.startswith(io.TEMPORARY) or name in (CHECKPOINT, ".next")]
+    left = [name for name in names if name.startswith(archive.TEMPORARY) or name in (CHECKPOINT, ".next")]
     return lost + [f"leaves {name}" for name in left]
 
 
@@ -318,7 +318,7 @@ def end_by_signal(stage: Stage, rng: random.Random, count: int, number: int) -> 
         # Its last act is to give the signal back to the system: what comes then ends what was done already.
         shown += speech(result, (128 + number, 0, -number) if result.hit else (0,), "Interrupted")
         lost += damage(run)
-        left = [path.name for path in run.glob(f"{io.TEMPORARY}*")] if run.exists() else []
+        left = [path.name for path in run.glob(f"{archive.TEMPORARY}*")] if run.exists() else []
         lost += [f"left {name}" for name in left]
         if not reading:
             lost += goes_on(stage, run, None)
@@ -360,7 +360,7 @@ def fill_disk(stage: Stage, make: Callable[[Path], Any], reason: str) -> Found:
             if (after := contents(run)) != before:
                 changed = {file for file in before | after if before.get(file) != after.get(file)}
                 lost.append(f"{name} changed {', '.join(changed)}")
-            lost += [f"{name} left {path.name}" for path in run.rglob(f"{io.TEMPORARY}*")]
+            lost += [f"{name} left {path.name}" for path in run.rglob(f"{archive.TEMPORARY}*")]
     return Found(len(written), lost, shown)
 
 

@@ -28,8 +28,8 @@ import ggmflow
 from benchmarks.trust import Row, hostile_files, hostile_fits, hostile_questions
 from benchmarks.trust.hostile_files import REFUSED
 from benchmarks.trust.hostile_tables import Case, case, clean, hopeless, right_scatter
-from ggmflow.data import Scatter
-from ggmflow.train import CHUNK, Report, Trained
+from ggmflow.data.scatter import Scatter
+from ggmflow.train.loop import CHUNK, Report, Trained
 
 Attempt = tuple[str, Callable[[], str | None]]
 # Errors may also come from scikit-learn, whose checks an estimator has to use; they name X and its features.
@@ -88,11 +88,11 @@ def no_training() -> Iterator[None]:
         make_document(Document(), prepare(model))
 
     with (
-        mock.patch("ggmflow.estimator.train", train),
-        mock.patch("ggmflow.evidence.train", train),
+        mock.patch("ggmflow.estimator.graphical_flow.train", train),
+        mock.patch("ggmflow.evidence.evidence.train", train),
         # Priors that were not trained are kept nowhere.
-        mock.patch("ggmflow.evidence._prior_path", lambda *_: None),
-        mock.patch("ggmflow.evidence._known", {}),
+        mock.patch("ggmflow.evidence.evidence._prior_path", lambda *_: None),
+        mock.patch("ggmflow.evidence.evidence._known", {}),
         mock.patch("ggmflow.explorer.serve", look),
         tempfile.TemporaryDirectory(prefix="hostile") as folder,
         mock.patch("tempfile.tempdir", folder),

@@ -29,8 +29,8 @@ from typer.testing import CliRunner
 import ggmflow as gf
 from benchmarks.trust.hostile_questions import finite
 from benchmarks.trust.hostile_tables import NAMES, clean, right_scatter
-from ggmflow import io as model_io
-from ggmflow.cli import app
+from ggmflow.cli.app import app
+from ggmflow.storage import archive
 
 FIT = ["--lam", "2", "--q", "1", "--temperature", "1", "--steps", "25"]
 REFUSED = "refused"  # how a case ends that was told what is wrong with it
@@ -427,7 +427,7 @@ def _other_record(rng: np.random.Generator, content: bytes) -> bytes:
 
 def _same(path: Path, whole: Path) -> bool:
     """Whether a file is read as it was written: some bytes of a ZIP archive, such as permissions, mean nothing."""
-    (header, arrays), (right, values) = model_io.read(path), model_io.read(whole)
+    (header, arrays), (right, values) = archive.read(path), archive.read(whole)
     return header == right and all(
         name in arrays and np.array_equal(arrays[name], values[name], equal_nan=True) for name in values
     )
@@ -435,14 +435,14 @@ def _same(path: Path, whole: Path) -> bool:
 
 def _other_model(rng: np.random.Generator, path: Path) -> None:
     """A model file that is whole, but whose numbers somebody has changed."""
-    header, arrays = model_io.read(path)
+    header, arrays = archive.read(path)
     for name in rng.choice(list(arrays), int(rng.integers(1, 4))).tolist():
         value = rng.choice([np.nan, np.inf, -np.inf, 0.0, -1.0, 1e30, -1e30])
         changed = np.array(arrays[name])
         if changed.dtype.kind == "f" and changed.size:
             changed[(rng.uniform(size=changed.shape) < 0.5) | (rng.uniform() < 0.3)] = value
         arrays[name] = changed
-    model_io.write(path, header, arrays)
+    archive.write(path, header, arrays)
 
 
 def _damage(rng: np.random.Generator, content: bytes) -> bytes:
@@ -493,7 +493,7 @@ def _unfinished() -> tempfile.TemporaryDirectory[str]:
 
     folder = tempfile.TemporaryDirectory(prefix="hostile")
     (Path(folder.name) / "data.csv").write_text(_GOOD, encoding="utf-8")
-    with mock.patch("ggmflow.estimator.training_bar", lambda *_: nullcontext(stop)):
+    with mock.patch("ggmflow.estimator.graphical_flow.training_bar", lambda *_: nullcontext(stop)):
         code = CliRunner().invoke(app, _two_chunks(Path(folder.name))).exit_code
     if code != 130 or not (Path(folder.name) / "run" / "checkpoint").exists():
         raise RuntimeError(f"no unfinished run could be made: exit code {code}")
@@ -506,7 +506,7 @@ def _two_chunks(folder: Path) -> list[str]:
 
 def _other_checkpoint(rng: np.random.Generator, path: Path) -> str:
     """A checkpoint that is whole, but not what was written; what was done to it."""
-    header, arrays = model_io.read(path)
+    header, arrays = archive.read(path)
     name = str(rng.choice(list(arrays) if rng.uniform() < 0.6 else ["history", "best"]))
     found, kind = arrays[name], str(rng.choice(["gone", "shape", "dtype", "numbers", "header", "more"]))
     if kind == "gone":
@@ -525,7 +525,7 @@ def _other_checkpoint(rng: np.random.Generator, path: Path) -> str:
         name = str(rng.choice(list(part)))
         part[name] = _any_json(rng)
     with suppress(ValueError):  # a number that no header can hold: as it was
-        model_io.write(path, header, arrays)
+        archive.write(path, header, arrays)
     return f"{kind} of {name}"
 
 
@@ -546,7 +546,7 @@ def checkpoint_case(number: int) -> tuple[str, Callable[[], str | None]]:
                 hopeless = not told.startswith(("numbers", "more")) and not _same(checkpoint, whole / "run/checkpoint")
             elif how == "bytes":
                 checkpoint.write_bytes(_damage(rng, checkpoint.read_bytes()))
-                with suppress(model_io.ModelFileError):
+                with suppress(archive.ModelFileError):
                     hopeless = not _same(checkpoint, whole / "run/checkpoint")
             else:
                 checkpoint.unlink()
@@ -555,7 +555,9 @@ def checkpoint_case(number: int) -> tuple[str, Callable[[], str | None]]:
                     checkpoint.mkdir()
                 elif other == 2:
                     checkpoint.write_bytes(pickle.dumps({"a": [1, 2]}))
-            with mock.patch("ggmflow.estimator.training_bar", lambda *_: nullcontext(None)):  # it is no message
+            with mock.patch(
+                "ggmflow.estimator.graphical_flow.training_bar", lambda *_: nullcontext(None)
+            ):  # it is no message
                 code, wrong = invoke([*_two_chunks(folder), "--resume"])
             if wrong or code:
                 return f"{told}: {wrong}" if wrong else REFUSED

@@ -15,9 +15,9 @@ import pandas as pd
 
 import ggmflow as gf
 from benchmarks.trust.hostile_questions import NAMES, RANGES, TABLE, definite, finite
-from ggmflow.conditions import COLDEST, LAM_LIMITS, Q_LIMITS, Ranges
-from ggmflow.data import Scatter
-from ggmflow.posterior import Posterior
+from ggmflow.data.scatter import Scatter
+from ggmflow.model.conditions import COLDEST, LAM_LIMITS, Q_LIMITS, Ranges
+from ggmflow.posterior.posterior import Posterior
 
 N, D, STEPS = 20, 4, 25
 

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 import ggmflow as gf
-from ggmflow.data import Scatter
-from ggmflow.posterior import Posterior
+from ggmflow.data.scatter import Scatter
+from ggmflow.posterior.posterior import Posterior
 
 NAMES = ["a", "b", "c", "d"]
 RANGES: dict[str, Any] = {"lam": (0.5, 8.0), "q": (0.25, 1.25)}

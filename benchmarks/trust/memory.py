@@ -24,7 +24,7 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.trust import Row
-from ggmflow import memory
+from ggmflow.storage import memory
 
 N_QUERY, SMALLEST = 6, 4
 WHOLE = [(d, 60, d) for d in (50, 100, 150)]
@@ -40,7 +40,7 @@ def child(d: int, n: int, s: int) -> dict[str, int]:
     import jax
 
     import ggmflow as gf
-    from ggmflow import train
+    from ggmflow.train import loop as train
 
     train.CHUNK = 2
     estimator = gf.GraphicalFlow  # loaded by its first use
@@ -60,8 +60,8 @@ def child(d: int, n: int, s: int) -> dict[str, int]:
 
 def command(d: int, n: int, s: int) -> dict[str, int]:
     """Peak of this process after `ggmflow fit` at one (λ, q), in bytes."""
-    from ggmflow import train
-    from ggmflow.cli import app
+    from ggmflow.cli.app import app
+    from ggmflow.train import loop as train
 
     train.CHUNK = 2
     with tempfile.TemporaryDirectory() as directory:

@@ -14,8 +14,8 @@ from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from scipy import stats
 
-from ggmflow.io import replacing
 from ggmflow.plot import style
+from ggmflow.storage.archive import replacing
 
 FUNCTIONS = ("diagonal", "off-diagonal", "log det")
 L = 99  # draws that a rank is taken among

@@ -4,15 +4,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ggmflow import baselines, gibbs, plot, simulate, target
-    from ggmflow.data import Scatter
-    from ggmflow.data_check import DataWarning, check_data
-    from ggmflow.differences import compare
-    from ggmflow.estimator import GraphicalFlow, RangeWarning
-    from ggmflow.many import FitsFailed, fit_many
-    from ggmflow.posterior import PoorFitWarning, Posterior
+    from ggmflow import baselines, explorer, gibbs, plot
+    from ggmflow.cli.run import load_run
+    from ggmflow.data import DataWarning, Scatter, check_data, simulate
+    from ggmflow.estimator.graphical_flow import GraphicalFlow, RangeWarning
+    from ggmflow.estimator.many import FitsFailed, fit_many
+    from ggmflow.model import target
+    from ggmflow.posterior.differences import compare
+    from ggmflow.posterior.posterior import PoorFitWarning, Posterior
     from ggmflow.report import write_report
-    from ggmflow.run import load_run
 
 __version__ = "0.1.0"
 
@@ -37,36 +37,40 @@ __all__ = [
     "baselines",
     # for people
     "plot",
+    "explorer",
     "write_report",
     "__version__",
 ]
 
-# Loaded at first use: help and completion of the command line do not wait for JAX.
-_ROOMS = {
+# Public name → module that defines it. Loaded at first use, so that help and completion do not wait for JAX.
+_DEFINED_IN = {
     "Scatter": "data",
-    "check_data": "data_check",
-    "DataWarning": "data_check",
-    "GraphicalFlow": "estimator",
-    "RangeWarning": "estimator",
-    "Posterior": "posterior",
-    "PoorFitWarning": "posterior",
-    "fit_many": "many",
-    "FitsFailed": "many",
-    "load_run": "run",
-    "compare": "differences",
+    "check_data": "data",
+    "DataWarning": "data",
+    "simulate": "data.simulate",
+    "GraphicalFlow": "estimator.graphical_flow",
+    "RangeWarning": "estimator.graphical_flow",
+    "Posterior": "posterior.posterior",
+    "PoorFitWarning": "posterior.posterior",
+    "fit_many": "estimator.many",
+    "FitsFailed": "estimator.many",
+    "load_run": "cli.run",
+    "compare": "posterior.differences",
+    "target": "model.target",
+    "gibbs": "gibbs",
+    "baselines": "baselines",
+    "plot": "plot",
+    "explorer": "explorer",
     "write_report": "report",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        value = getattr(import_module(f"ggmflow.{_ROOMS[name]}"), name)
-    elif name in __all__:
-        value = import_module(f"ggmflow.{name}")
-    else:
+    if name not in _DEFINED_IN:
         raise AttributeError(f"module 'ggmflow' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+    module = import_module(f"ggmflow.{_DEFINED_IN[name]}")
+    globals()[name] = getattr(module, name, module)  # the module itself, where that is the public name
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

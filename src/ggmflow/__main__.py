@@ -24,7 +24,7 @@ def main() -> None:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or the background of a script
             signal.signal(number, _end)
     sys.unraisablehook = _unraisable
-    from ggmflow.cli import app
+    from ggmflow.cli.app import app
 
     try:
         app(prog_name="python -m ggmflow" if sys.argv[0].endswith("__main__.py") else None)
@@ -52,8 +52,8 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def _at_work() -> bool:
-    """Whether `ggmflow.commands.work` is loaded, which makes it an attribute; before, nothing has begun."""
-    return "work" in vars(sys.modules.get("ggmflow.commands", ggmflow))
+    """Whether `ggmflow.cli.jobs` is loaded, which makes it an attribute; before, nothing has begun."""
+    return "jobs" in vars(sys.modules.get("ggmflow.cli", ggmflow))
 
 
 def _unraisable(unraisable: Any) -> None:

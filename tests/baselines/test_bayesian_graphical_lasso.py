@@ -6,8 +6,8 @@ from scipy import stats
 from scipy.special import logsumexp, multigammaln
 
 from ggmflow.baselines import bayesian_graphical_lasso
-from ggmflow.data import Scatter
-from tests.oracles import log_factor
+from ggmflow.data.scatter import Scatter
+from tests.support.oracles import log_factor
 
 
 def log_evidence(S, n, lam, num_draws=20_000):

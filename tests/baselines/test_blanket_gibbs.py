@@ -10,9 +10,9 @@ from scipy import stats
 
 from ggmflow.baselines import blanket_gibbs
 from ggmflow.baselines.blanket_gibbs import draw_inverse_mixing, draw_normal, draw_schur_complement
-from ggmflow.data import Scatter
+from ggmflow.data.scatter import Scatter
 from ggmflow.gibbs import sample
-from tests.oracles import weighted_moments
+from tests.support.oracles import weighted_moments
 
 
 def make_scatter(d, n=20, seed=3):

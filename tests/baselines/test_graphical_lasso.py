@@ -9,7 +9,7 @@ from sklearn.covariance import graphical_lasso as sklearn_graphical_lasso
 
 from ggmflow.baselines import graphical_lasso
 
-REFERENCE = Path(__file__).parents[1] / "data" / "reference"
+REFERENCE = Path(__file__).parents[1] / "reference"
 
 
 def empirical_covariance(n: int, d: int, seed: int = 0) -> np.ndarray:

@@ -15,7 +15,7 @@ from ggmflow.baselines import (
     penalty_value,
 )
 
-REFERENCE = Path(__file__).parents[1] / "data" / "reference"
+REFERENCE = Path(__file__).parents[1] / "reference"
 SUMMARY = pd.read_csv(REFERENCE / "ggmncv_summary.csv").set_index("penalty")
 X = np.loadtxt(REFERENCE / "X.csv", delimiter=",", skiprows=1)
 R = np.corrcoef(X, rowvar=False)

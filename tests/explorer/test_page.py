@@ -12,17 +12,17 @@ import pytest
 from bokeh.document import Document
 from bokeh.models import ColumnDataSource, Div
 
-from ggmflow import estimator
-from ggmflow.conditions import Choice
+from ggmflow.estimator import graphical_flow as estimator
 from ggmflow.explorer import make_document, prepare
 from ggmflow.explorer.changes import Changes
 from ggmflow.explorer.server import _listen, _stop
 from ggmflow.explorer.session import RULES
-from ggmflow.export import entry_table
-from ggmflow.views import Surface, middle, num_draws_of
-from tests.models import no_training, quick
+from ggmflow.model.conditions import Choice
+from ggmflow.views.export import entry_table
+from ggmflow.views.pairs import Surface, middle, num_draws_of
+from tests.support.models import no_training, quick
 
-pytestmark = pytest.mark.filterwarnings("ignore::ggmflow.posterior.PoorFitWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ggmflow.posterior.posterior.PoorFitWarning")
 NAMES = [
     "<script>alert(1)</script>",
     '<img src=x onerror=alert(2)>" onmouseover="alert(3)',

@@ -9,11 +9,11 @@ from ggmflow.explorer.changes import Changes
 from ggmflow.explorer.geometry import brief, histogram_ends, lam_ticks, short, sides
 from ggmflow.explorer.panels import PairPosterior
 from ggmflow.explorer.session import Session
-from ggmflow.views import Density
-from tests.models import TABLE, quick
+from ggmflow.views.pairs import Density
+from tests.support.models import TABLE, quick
 
 
-@pytest.mark.filterwarnings("ignore::ggmflow.posterior.PoorFitWarning")
+@pytest.mark.filterwarnings("ignore::ggmflow.posterior.posterior.PoorFitWarning")
 def test_title_and_head_name_the_data(untrained):
     """The name of a file may hold HTML, which must stay text; without a name only the size is told."""
     document, name = Document(), "<b>a&b</b>.csv"

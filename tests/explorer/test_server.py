@@ -22,7 +22,7 @@ from tornado.websocket import websocket_connect
 
 from ggmflow.explorer import prepare, serve, server
 from ggmflow.explorer.session import Session
-from tests.models import TABLE, quick
+from tests.support.models import TABLE, quick
 
 
 def test_a_port_in_use_is_an_error_before_anything_is_computed(monkeypatch):
@@ -243,7 +243,7 @@ def test_in_a_notebook_it_listens_on_this_machine_only(monkeypatch, untrained):
     model = quick().fit(TABLE)
 
     async def addresses():
-        model.explore(notebook_url="http://localhost:8888", evidence=False)
+        server.show_inline(model, notebook_url="http://localhost:8888", evidence=False)
         running = list(curstate().uuid_to_server.values())
         found = [each.getsockname()[0] for one in running for each in one._http._sockets.values()]
         for one in running:
@@ -274,12 +274,12 @@ print("ended", flush=True)
     assert "Traceback" not in err
 
 
-def test_explore_outside_a_notebook_says_where_to_go(untrained):
+def test_show_inline_outside_a_notebook_says_where_to_go(untrained):
     with pytest.raises(RuntimeError, match=r"explorer\.serve"):
-        quick().fit(TABLE).explore()
+        server.show_inline(quick().fit(TABLE))
 
 
-@pytest.mark.filterwarnings("ignore::ggmflow.posterior.PoorFitWarning")
+@pytest.mark.filterwarnings("ignore::ggmflow.posterior.posterior.PoorFitWarning")
 @pytest.mark.parametrize("more", [{"architecture": "paper", "temperature": (0.3, 1.0)}, {"lam": 2.0, "q": 1.0}])
 def test_two_temperatures_and_ranges_that_are_points(untrained, more):
     page = Session(Document(), prepare(quick(**more).fit(TABLE), evidence=False))
@@ -290,7 +290,7 @@ def test_two_temperatures_and_ranges_that_are_points(untrained, more):
     assert (lam, q) == (2.0, 1.0 if "q" in more else 0.75)
 
 
-@pytest.mark.filterwarnings("ignore::ggmflow.posterior.PoorFitWarning")
+@pytest.mark.filterwarnings("ignore::ggmflow.posterior.posterior.PoorFitWarning")
 @pytest.mark.parametrize("temperature", [(0.012345678, 0.98765432), (0.01, 1.0), 0.4567891234])
 def test_the_line_of_python_gives_what_is_shown(untrained, temperature):
     """At both ends of ranges that no few digits can write, and in between."""
@@ -312,7 +312,7 @@ def test_the_line_of_python_gives_what_is_shown(untrained, temperature):
             np.testing.assert_allclose(shown, end, rtol=6e-4)
 
 
-@pytest.mark.filterwarnings("ignore::ggmflow.posterior.PoorFitWarning")
+@pytest.mark.filterwarnings("ignore::ggmflow.posterior.posterior.PoorFitWarning")
 def test_no_move_waits_for_a_compiler(untrained, compilations):
     model = quick(temperature=(0.0001, 1.0)).fit(TABLE)
     prepared = prepare(model, evidence=False)

@@ -17,13 +17,13 @@ from paramax import NonTrainable
 
 from ggmflow.flow.autoregressive import AutoregressiveSumOfSigmoids
 from ggmflow.flow.cholesky import BlockProduct, CholeskyProduct, PositiveDiagonal, diagonal_positions
-from ggmflow.flow.columns import StructuredColumns
 from ggmflow.flow.monotone import invert_increasing
 from ggmflow.flow.paper import paper_bijection
 from ggmflow.flow.signed_power import SignedPower, inverse_signed_power, signed_power
+from ggmflow.flow.structured import StructuredColumns
 from ggmflow.flow.sum_of_sigmoids import SumOfSigmoids, inverse_sum_of_sigmoids, near_identity, sum_of_sigmoids
 from ggmflow.flow.transport import Transport
-from ggmflow.target import precision_rows, to_columns
+from ggmflow.model.target import precision_rows, to_columns
 
 # Nearly all the time goes into compiling, so the compiler does half its work; what is tested are formulas, not speed.
 FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}

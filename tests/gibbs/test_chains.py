@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from ggmflow.baselines import graphical_lasso
-from ggmflow.data import Scatter
+from ggmflow.data.scatter import Scatter
 from ggmflow.gibbs import sample
 from ggmflow.gibbs.chains import _wishart_rows
-from tests.oracles import weighted_moments
+from tests.support.oracles import weighted_moments
 
-REFERENCE = Path(__file__).parents[1] / "data" / "reference"
+REFERENCE = Path(__file__).parents[1] / "reference"
 
 
 def make_scatter(d, n=12, seed=3):

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from ggmflow.gibbs import one_dimension, sweep
-from tests.oracles import prior_draws
+from tests.support.oracles import prior_draws
 
 pytestmark = pytest.mark.usefixtures("x64")
 

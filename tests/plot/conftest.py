@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import ggmflow as gf
-from ggmflow.source import ChainSource
-from tests.models import RANGES, TABLE
+from ggmflow.posterior.source import ChainSource
+from tests.support.models import RANGES, TABLE
 
 matplotlib.use("Agg")
 # Names that matplotlib would typeset or hide.

@@ -7,7 +7,7 @@ import pytest
 import ggmflow as gf
 from ggmflow import plot
 from ggmflow.baselines import graphical_lasso
-from ggmflow.precision import partial_correlation
+from ggmflow.model.precision import partial_correlation
 from tests.plot.conftest import NAMES, legend_words, wishart_posterior, words
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ggmflow import plot
+from ggmflow.model.precision import partial_correlation
 from ggmflow.plot.heat_maps import association_sd
-from ggmflow.precision import partial_correlation
 from tests.plot.conftest import NAMES, words
 
 

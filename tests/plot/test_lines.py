@@ -5,10 +5,10 @@ import pytest
 
 from ggmflow import plot
 from ggmflow.baselines import graphical_lasso
-from ggmflow.posterior import PoorFitWarning
-from ggmflow.precision import association, partial_correlation
-from tests.models import pushed
+from ggmflow.model.precision import association, partial_correlation
+from ggmflow.posterior.posterior import PoorFitWarning
 from tests.plot.conftest import NAMES, legend_words
+from tests.support.models import pushed
 
 
 def test_intervals_show_medians_bands_and_path(ax):

@@ -5,7 +5,7 @@ import pytest
 from matplotlib.colors import to_rgba
 
 from ggmflow import plot
-from ggmflow.precision import partial_correlation
+from ggmflow.model.precision import partial_correlation
 from tests.plot.conftest import NAMES, legend_words, words
 
 OMEGA = np.array([[2.0, -0.5, 0.0], [-0.5, 1.0, 0.3], [0.0, 0.3, 1.5]])

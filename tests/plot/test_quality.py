@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from ggmflow import plot
-from tests.models import pushed
 from tests.plot.conftest import legend_words, words
+from tests.support.models import pushed
 
 
 def test_training_curve(ax):

@@ -10,9 +10,9 @@ import ggmflow as gf
 from ggmflow import plot
 from ggmflow.plot.style import lam_axis
 from ggmflow.plot.ticks import Spaced, set_names
-from tests.models import TABLE
 from tests.plot.conftest import wishart_posterior, words
-from tests.plot.ticks import overlapping, visible_labels
+from tests.support.models import TABLE
+from tests.support.ticks import overlapping, visible_labels
 
 RANGES = {"narrow": (1.0, 3.0), "narrower": (1.0, 1.1), "usual": (0.5, 8.0), "wide": (0.01, 1000.0)}
 OF_POSTERIOR = {

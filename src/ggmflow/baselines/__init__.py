@@ -5,8 +5,8 @@ from ggmflow.baselines.blanket_gibbs import blanket_gibbs
 from ggmflow.baselines.graphical_lasso import graphical_lasso
 from ggmflow.baselines.metrics import EdgeMetrics, average_precision, edge_metrics
 from ggmflow.baselines.nonconvex import NonconvexResult, ledoit_wolf_precision, nonconvex_precision
-from ggmflow.baselines.penalized_likelihood import PenalizedLikelihoodResult
 from ggmflow.baselines.penalties import PENALTIES, penalty_slope, penalty_value
+from ggmflow.modes.penalized_likelihood import PenalizedLikelihoodResult
 
 __all__ = [
     # estimators

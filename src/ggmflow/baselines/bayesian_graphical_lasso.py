@@ -5,7 +5,7 @@
 
 import jax
 
-from ggmflow.data import Scatter
+from ggmflow.data.scatter import Scatter
 from ggmflow.gibbs import Chains, sample
 
 

@@ -1,6 +1,6 @@
 """The blanket sampler of Kaufmann et al. (2015): whole blocks of (Ω₁₁, Ω₁₂) at q = 1, with Ω₂₂.₁ integrated out.
 
-The target, A = S + λI, is that of `ggmflow.target` at q = 1:
+The target, A = S + λI, is that of `ggmflow.model.target` at q = 1:
 
     det(Ω₁₁)^{n/2} exp(−½ tr[Ω₁₁A₁₁ + 2Ω₁₂ᵀS₁₂ + Ω₁₁⁻¹Ω₁₂A₂₂Ω₁₂ᵀ] − λ Σ_{i<j≤s} |ω_ij| − λ Σ_{i≤s<k} |ω_ik|)
 
@@ -27,9 +27,9 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, Key
 from scipy import linalg
 
-from ggmflow.baselines.penalized_likelihood import BLAS
-from ggmflow.data import Scatter
+from ggmflow.data.scatter import Scatter
 from ggmflow.gibbs import Chains
+from ggmflow.modes.penalized_likelihood import BLAS
 
 _BLOCK = 50  # draws of one compiled call, so that Ctrl-C is heard and one program serves any number of draws
 _TINY = 1e-100  # stands for |ω| = 0, which has probability zero

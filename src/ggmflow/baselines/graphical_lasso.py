@@ -15,7 +15,7 @@ import warnings
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ggmflow.baselines.penalized_likelihood import Matrix, PenalizedLikelihoodResult, solve_penalized
+from ggmflow.modes.penalized_likelihood import Matrix, PenalizedLikelihoodResult, solve_penalized
 
 
 def graphical_lasso(

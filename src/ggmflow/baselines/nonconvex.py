@@ -22,9 +22,9 @@ from numpy.typing import ArrayLike
 from sklearn.covariance import ledoit_wolf
 
 from ggmflow.baselines.graphical_lasso import as_symmetric
-from ggmflow.baselines.penalized_likelihood import Matrix, solve_penalized
 from ggmflow.baselines.penalties import find_penalty, penalty_slope, penalty_value
-from ggmflow.precision import shrunk_precision
+from ggmflow.model.precision import shrunk_precision
+from ggmflow.modes.penalized_likelihood import Matrix, solve_penalized
 
 Criterion = Literal["bic", "ebic", "aic", "ric", "gic_1", "gic_2", "gic_3", "gic_4", "gic_5", "gic_6"]
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ggmflow.views import Density
+from ggmflow.views.pairs import Density
 
 _AXIS = 200  # pixels: length of an axis of λ
 

@@ -31,7 +31,7 @@ from scipy.interpolate import pchip_interpolate
 
 from ggmflow.explorer.changes import Changes
 from ggmflow.explorer.geometry import brief, histogram_ends, lam_ticks, short, sides
-from ggmflow.views import Density, Surface, View
+from ggmflow.views.pairs import Density, Surface, View
 
 COLUMNS = {"row": "variable", "column": "variable", "association": "assoc.", "lower": "lower", "upper": "upper"}
 COLUMNS |= {"shown": "P(edge)"}

@@ -10,6 +10,7 @@ import errno
 import logging
 import secrets
 import socket
+import sys
 import tempfile
 import traceback
 import webbrowser
@@ -27,7 +28,7 @@ from bokeh.server.auth_provider import NullAuth
 from bokeh.server.server import Server
 from tornado.web import HTTPError
 
-from ggmflow.estimator import GraphicalFlow
+from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.explorer.session import Prepared, make_document, prepare
 
 _HOSTS = ("localhost", "127.0.0.1")
@@ -214,6 +215,11 @@ def show_inline(
     evidence, data_name
         As in `serve`.
     """
+    if "ipykernel" not in sys.modules:
+        raise RuntimeError(
+            "show_inline is for notebooks. Elsewhere `ggmflow.explorer.serve(model)` opens a page in the browser, as "
+            "does the command `ggmflow explore`"
+        )
     prepared = prepare(model, evidence=evidence, data_name=data_name)
     output_notebook(hide_banner=True)
     # Without an address Bokeh would listen to the whole network.

@@ -31,8 +31,7 @@ from bokeh.models import (
 )
 from jaxtyping import Float
 
-from ggmflow import views
-from ggmflow.estimator import GraphicalFlow
+from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.explorer.changes import Changes
 from ggmflow.explorer.panels import (
     ACCENT,
@@ -47,8 +46,9 @@ from ggmflow.explorer.panels import (
     Pairs,
     Plane,
 )
-from ggmflow.export import csv_text, entry_table, graphml
-from ggmflow.views import Surface, View
+from ggmflow.views import pairs as views
+from ggmflow.views.export import csv_text, entry_table, graphml
+from ggmflow.views.pairs import Surface, View
 
 # What makes an edge: label, rule, level of the intervals.
 RULES = {

@@ -16,7 +16,7 @@ from flowjax.bijections import AbstractBijection
 from jax.nn import log_sigmoid, softplus
 from jaxtyping import Array, Float, Int
 
-from ggmflow.target import cholesky_columns, entry_indices, log_volume, to_columns, to_entries
+from ggmflow.model.target import cholesky_columns, entry_indices, log_volume, to_columns, to_entries
 
 
 def diagonal_positions(n_features: int, n_query: int) -> Int[np.ndarray, " s"]:

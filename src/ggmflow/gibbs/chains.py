@@ -16,10 +16,10 @@ from jaxtyping import Array, Key
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
-from ggmflow.data import Scatter
+from ggmflow.data.scatter import Scatter
 from ggmflow.gibbs.sweep import draw_noise, sweep
-from ggmflow.memory import require
-from ggmflow.precision import smallest_eigenvalue
+from ggmflow.model.precision import smallest_eigenvalue
+from ggmflow.storage.memory import require
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -166,7 +166,7 @@ def sample(
     Examples
     --------
     >>> import jax, numpy as np
-    >>> from ggmflow.data import Scatter
+    >>> from ggmflow.data.scatter import Scatter
     >>> X = np.random.default_rng(0).normal(size=(50, 3))
     >>> chains = sample(jax.random.key(0), Scatter.from_data(X), lam=1.0, q=0.5, num_draws=200)
     >>> chains.draws.shape

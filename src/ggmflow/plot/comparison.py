@@ -12,8 +12,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from numpy.typing import ArrayLike
 
-from ggmflow.edges import EdgeSelection
-from ggmflow.path import solve_path
+from ggmflow.model.precision import association
+from ggmflow.modes.path import solve_path
 from ggmflow.plot.pairs import (
     Entry,
     all_pairs,
@@ -41,8 +41,8 @@ from ggmflow.plot.style import (
     short,
 )
 from ggmflow.plot.ticks import set_names
-from ggmflow.posterior import Posterior
-from ggmflow.precision import association
+from ggmflow.posterior.edges import EdgeSelection
+from ggmflow.posterior.posterior import Posterior
 
 _MOST_BARS = 150
 

@@ -11,8 +11,8 @@ from matplotlib.image import AxesImage
 from ggmflow.plot.pairs import scale_name
 from ggmflow.plot.style import DOUBT, SIGNED, SMALL, new_axes, room_for, set_title, short
 from ggmflow.plot.ticks import set_names
-from ggmflow.posterior import Posterior
-from ggmflow.weights import blocks
+from ggmflow.posterior.posterior import Posterior
+from ggmflow.posterior.weights import blocks
 
 Uncertainty = Literal["sd", "sign"]
 

@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
-from ggmflow import views
-from ggmflow.estimator import GraphicalFlow
-from ggmflow.path import ModePath, solve_path
+from ggmflow.estimator.graphical_flow import GraphicalFlow
+from ggmflow.model.precision import association
+from ggmflow.modes.path import ModePath, solve_path
 from ggmflow.plot.pairs import (
     Entry,
     Positions,
@@ -37,7 +37,7 @@ from ggmflow.plot.style import (
     open_frame,
     set_title,
 )
-from ggmflow.precision import association
+from ggmflow.views import pairs as views
 
 _MOST_LINES = 400  # more grey lines than this are a grey area
 

@@ -13,13 +13,13 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from scipy.sparse.csgraph import minimum_spanning_tree, shortest_path
 
-from ggmflow import views
-from ggmflow.edges import EdgeSelection
-from ggmflow.estimator import GraphicalFlow
+from ggmflow.estimator.graphical_flow import GraphicalFlow
+from ggmflow.model.precision import partial_correlation
 from ggmflow.plot.pairs import ask, joined_pairs, scale_name
 from ggmflow.plot.style import NEGATIVE, NEUTRAL, POSITIVE, SMALL, inches, legend_below, new_axes, overlaps, set_title
-from ggmflow.posterior import Posterior
-from ggmflow.precision import partial_correlation
+from ggmflow.posterior.edges import EdgeSelection
+from ggmflow.posterior.posterior import Posterior
+from ggmflow.views import pairs as views
 
 _QUERY = "#fff3bf"  # behind the names of query variables, whose frame is thicker too
 _FEW = 40  # up to so many variables, those without an edge are drawn

@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ggmflow.estimator import GraphicalFlow
+from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.plot.style import short
-from ggmflow.posterior import PoorFitWarning, Posterior
-from ggmflow.weights import sort_order, weighted_quantile
+from ggmflow.posterior.posterior import PoorFitWarning, Posterior
+from ggmflow.posterior.weights import sort_order, weighted_quantile
 
 Entry = tuple[str | int, str | int]
 Scale = Literal["association", "precision"]

@@ -8,11 +8,11 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from ggmflow.estimator import GraphicalFlow
+from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.plot.style import DASHED, LINES, NEUTRAL, SMALL, inches, legend, new_axes, open_frame, set_title
 from ggmflow.plot.ticks import Spaced, set_names
-from ggmflow.posterior import Posterior
-from ggmflow.weights import khat_limit
+from ggmflow.posterior.posterior import Posterior
+from ggmflow.posterior.weights import khat_limit
 
 
 def training_curve(history: GraphicalFlow | pd.DataFrame, *, title: str | None = None, ax: Axes | None = None) -> Axes:

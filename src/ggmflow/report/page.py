@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from ggmflow import views
-from ggmflow.estimator import GraphicalFlow
-from ggmflow.io import replacing
-from ggmflow.report import drawing, sections, words
-from ggmflow.report.drawing import escape
-from ggmflow.report.numbers import FIELDS, RULES, Numbers, collect
+from ggmflow.estimator.graphical_flow import GraphicalFlow
+from ggmflow.report import sections
+from ggmflow.report import svg as drawing
+from ggmflow.report import text as words
+from ggmflow.report.content import FIELDS, RULES, Numbers, collect
+from ggmflow.report.svg import escape
+from ggmflow.storage.archive import replacing
+from ggmflow.views import pairs as views
 
 
 def write_report(

@@ -11,10 +11,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from ggmflow.estimator import GraphicalFlow
-from ggmflow.report import drawing, words
-from ggmflow.report.drawing import escape
-from ggmflow.report.numbers import FIELDS, LEVEL, RULES, THRESHOLD, Numbers
+from ggmflow.estimator.graphical_flow import GraphicalFlow
+from ggmflow.report import svg as drawing
+from ggmflow.report import text as words
+from ggmflow.report.content import FIELDS, LEVEL, RULES, THRESHOLD, Numbers
+from ggmflow.report.svg import escape
 
 ROWS = 40  # of the table, before "show all"
 
@@ -434,7 +435,7 @@ def data_check(model: GraphicalFlow) -> dict[str, str]:
 
 def again(model: GraphicalFlow, numbers: Numbers, data_name: str | None, reading: Mapping[str, Any]) -> dict[str, str]:
     """Code, versions and ranges to get the same numbers."""
-    from ggmflow import __version__  # here, because the package defines it only after its modules are imported
+    from ggmflow import __version__
 
     defaults = GraphicalFlow().get_params(deep=False)
     given = {name: _plain(value) for name, value in model.get_params(deep=False).items()}

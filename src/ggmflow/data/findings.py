@@ -1,0 +1,404 @@
+"""What a look at a table has found: records, JSON, and short sentences made from them."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum, IntEnum
+from typing import Any, NamedTuple, final
+
+from ggmflow.errors.advice import Surface, drop, listing, option
+
+KEPT, SAME_KIND = 50, 10  # entries of a finding, and findings of a kind, that are kept
+
+_LINES = 8  # of text, at most
+_ONE_KIND = 2  # sentences about one kind of finding
+_NAMED = 3  # columns that a sentence names
+_MOST = 10_000  # findings, and entries of one, that a file may hold
+
+
+class Kind(Enum):
+    """What was found; sentences of the same severity come in this order."""
+
+    ROW_MAKES_CORRELATION = "row makes correlation"
+    IDENTICAL = "identical"
+    NEARLY_IDENTICAL = "nearly identical"
+    EXTREME_ROW = "extreme row"
+    OUTLIERS = "outliers"
+    COLLINEAR = "collinear"
+    SKEWED = "skewed"
+    HEAVY_TAILS = "heavy tails"
+    FEW_VALUES = "few values"
+    MISSING = "missing"
+    FEW_ROWS = "few rows"
+    NOT_CHECKED = "not checked"
+
+
+class Severity(IntEnum):
+    """How much a finding matters; the highest is also a warning of `GraphicalFlow.fit`."""
+
+    NOTE = 0
+    CAUTION = 1
+    SERIOUS = 2
+
+
+@final
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found in a table.
+
+    Attributes
+    ----------
+    kind
+        What it is.
+    severity
+        How much it matters.
+    columns : tuple of str
+        The columns concerned, the most striking first; long lists are cut.
+    rows : tuple of int
+        The rows concerned: lines of a file or positions, as `DataCheck.by_line` says. For `OUTLIERS` one for each
+        entry of `columns`.
+    numbers : tuple of float
+        By kind: correlation with the row and without it (`ROW_MAKES_CORRELATION`), the correlation closest to zero in
+        the group (`IDENTICAL`, `NEARLY_IDENTICAL`), distances from the median in robust standard deviations
+        (`EXTREME_ROW`, `OUTLIERS`), R² (`COLLINEAR`), skewness, excess kurtosis, numbers of different values or of
+        missing cells (one for each column).
+    total : int
+        Columns concerned in all, or cells for `OUTLIERS` and `MISSING`.
+    """
+
+    kind: Kind
+    severity: Severity
+    columns: tuple[str, ...] = ()
+    rows: tuple[int, ...] = ()
+    numbers: tuple[float, ...] = ()
+    total: int = 0
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class DataCheck:
+    """What a look at a table before a fit has found; ``print`` shows it as short sentences.
+
+    Attributes
+    ----------
+    findings : tuple of Finding
+        The most severe first. Empty if nothing unusual was found.
+    n_rows, n_columns : number
+        Size of what was looked at.
+    by_line : bool
+        Whether `Finding.rows` are lines of a file, or positions in a table.
+    missing : {"error", "drop", "em"}
+        How missing values are treated.
+    n_left_out : int
+        Rows that were left out for their missing values.
+    transform : None or "nonparanormal"
+        Applied before the look.
+    """
+
+    findings: tuple[Finding, ...]
+    n_rows: float
+    n_columns: int
+    by_line: bool = False
+    missing: str = "error"
+    n_left_out: int = 0
+    transform: str | None = None
+
+    @property
+    def serious(self) -> tuple[Finding, ...]:
+        """Findings that can change edges by themselves."""
+        return tuple(finding for finding in self.findings if finding.severity is Severity.SERIOUS)
+
+    def __repr__(self) -> str:
+        size = f"{self.n_rows:g} rows, {self.n_columns} columns"
+        found = ", ".join(dict.fromkeys(finding.kind.value for finding in self.findings)) or "nothing unusual"
+        return f"DataCheck({size}: {found})"
+
+    def __str__(self) -> str:
+        size = f"{self.n_rows:g} rows of {self.n_columns} columns"
+        if not self.findings:
+            return f"Data check of {size}: nothing unusual was found"
+        return "\n".join([f"Data check of {size}:", *(f"- {line}" for line in sentences(self))])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in it as values that JSON can hold."""
+        findings = [
+            {
+                "kind": each.kind.value,
+                "severity": each.severity.name.lower(),
+                "columns": list(each.columns),
+                "rows": list(each.rows),
+                "numbers": list(each.numbers),
+                "total": each.total,
+            }
+            for each in self.findings
+        ]
+        return {
+            "n_rows": self.n_rows,
+            "n_columns": self.n_columns,
+            "by_line": self.by_line,
+            "missing": self.missing,
+            "n_left_out": self.n_left_out,
+            "transform": self.transform,
+            "findings": findings,
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "DataCheck":
+        """The inverse of `to_dict`. What it reads may come from a file that need not be trusted.
+
+        Parameters
+        ----------
+        content
+            As `to_dict` gives it.
+
+        Raises
+        ------
+        ValueError
+            If it is anything else.
+        """
+        try:
+            found = content["findings"]
+            if not isinstance(found, list) or len(found) > _MOST:
+                raise ValueError("findings must be a list")
+            return cls(
+                findings=tuple(map(_read_finding, found)),
+                n_rows=_read_number(content["n_rows"]),
+                n_columns=_read_count(content["n_columns"]),
+                by_line=bool(content["by_line"]),
+                missing=_read_choice(content["missing"], ("error", "drop", "em")),
+                n_left_out=_read_count(content["n_left_out"]),
+                transform=_read_choice(content["transform"], (None, "nonparanormal")),
+            )
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"this is no data check: {error}") from None
+
+
+def _read_finding(content: Mapping[str, Any]) -> Finding:
+    columns, rows, numbers = content["columns"], content["rows"], content["numbers"]
+    if not all(isinstance(each, list) and len(each) <= _MOST for each in (columns, rows, numbers)):
+        raise ValueError("columns, rows and numbers must be lists")
+    if not all(isinstance(name, str) for name in columns):
+        raise ValueError("columns must be names")
+    kind, severity = Kind(content["kind"]), Severity[str(content["severity"]).upper()]
+    columns_least, rows_least, numbers_least = _LEAST[kind]
+    if len(columns) < columns_least or len(rows) < rows_least or len(numbers) < numbers_least:
+        raise ValueError(f"{kind.value!r} lacks columns, rows or numbers")
+    if kind in _ONE_EACH and len(numbers) < len(columns):
+        raise ValueError(f"{kind.value!r} needs a number for every column")
+    if kind is Kind.OUTLIERS and len(rows) < len(columns):
+        raise ValueError(f"{kind.value!r} needs a row for every column")
+    places, values = tuple(map(_read_count, rows)), tuple(map(_read_number, numbers))
+    return Finding(kind, severity, tuple(columns), places, values, _read_count(content["total"]))
+
+
+def _read_number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{str(value)[:20]} is no finite number")
+    return value
+
+
+def _read_count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
+        raise ValueError(f"{str(value)[:20]} is no count")
+    return value
+
+
+def _read_choice(value: Any, known: tuple[Any, ...]) -> Any:
+    if isinstance(value, str | None) and value in known:
+        return value
+    raise ValueError(f"{str(value)[:20]!r} is none of {known}")
+
+
+# ---------------------------------------------------------------------------------------------------------- sentences
+def sentences(check: DataCheck, surface: Surface = Surface.PYTHON, limit: int = _LINES) -> list[str]:
+    """Short sentences, the most severe finding first.
+
+    Parameters
+    ----------
+    check
+        What was found.
+    surface
+        Where they are read, which decides how options are written.
+    limit
+        At most so many; one of them then says how many findings are not shown.
+
+    Returns
+    -------
+    list of str
+        Empty if nothing unusual was found. Names of columns in them are not escaped.
+    """
+    shown = []
+    for kind, severity in dict.fromkeys((each.kind, each.severity) for each in check.findings):
+        shown += [each for each in check.findings if (each.kind, each.severity) == (kind, severity)][:_ONE_KIND]
+    told_once = sum(each.kind in _ADVISE_SCORES for each in shown) > 1
+    room = limit - told_once
+    if len(shown) > room or len(shown) < len(check.findings):
+        shown = shown[: room - 1]
+        told_once = sum(each.kind in _ADVISE_SCORES for each in shown) > 1
+    hidden = len(check.findings) - len(shown)
+    scores = option("transform", "nonparanormal", surface)
+    how = "use normal scores" if told_once else f"use normal scores ({scores})"
+    lines = [_SENTENCES[each.kind](each, check, _Words(surface, how)) for each in shown]
+    lines += [f"{hidden} more finding{'s' * (hidden > 1)}"] * bool(hidden)
+    return lines + [f"for normal scores, fit with {scores}"] * told_once
+
+
+def serious_sentences(check: DataCheck, surface: Surface = Surface.PYTHON) -> list[str]:
+    """`sentences` about the serious findings only."""
+    return sentences(replace(check, findings=check.serious), surface)
+
+
+class _Words(NamedTuple):
+    """How a sentence is to be written: where it is read, and how it calls the transform."""
+
+    surface: Surface
+    scores: str
+
+
+def _row(number: int, check: DataCheck) -> str:
+    return f"line {number}" if check.by_line else f"row {number}"
+
+
+def _signed(value: float, decimals: int) -> str:
+    return f"{value:.{decimals}f}".replace("-", "−")
+
+
+def _each(finding: Finding, form: Callable[[float], str]) -> str:
+    """'a' (1.2), 'b' (1.1) and 7 more."""
+    pairs = list(zip(finding.columns, finding.numbers, strict=False))[:_NAMED]
+    named = [f"{name!r} ({form(number)})" for name, number in pairs]
+    if finding.total > len(named):
+        return f"{', '.join(named)} and {finding.total - len(named)} more"
+    return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+
+
+def _row_makes_correlation(finding: Finding, check: DataCheck, words: _Words) -> str:
+    with_it, without = (_signed(value, 2) for value in finding.numbers[:2])
+    what = f"alone moves the correlation of {listing(finding.columns[:2])} from {without} to {with_it}"
+    return f"{_row(finding.rows[0], check)} {what}: look at that row"
+
+
+def _identical(finding: Finding, check: DataCheck, words: _Words) -> str:
+    r, count = finding.numbers[0], finding.total
+    measure = "r" if count == 2 else "|r|"
+    r = r if count == 2 else abs(r)
+    if finding.kind is Kind.IDENTICAL:
+        what = f"identical{' but for their sign' * (r < 0)} ({measure} = {_signed(r, 3)})"
+    else:
+        digits = 4 if abs(r) < 0.99995 else 6
+        what = f"nearly identical ({measure} {'=' if count == 2 else '≥'} {_signed(r, digits)})"
+    out = f" with {drop(finding.columns[1:], words.surface)}" if count == len(finding.columns) else ""
+    return f"columns {listing(finding.columns, count)} are {what}: leave out all but one{out}"
+
+
+def _extreme_row(finding: Finding, check: DataCheck, words: _Words) -> str:
+    where = (
+        f"{finding.total} of {check.n_columns} columns, farthest in {finding.columns[0]!r} ({finding.numbers[0]:.0f})"
+    )
+    return f"{_row(finding.rows[0], check)} is beyond 8 robust standard deviations in {where}: look at that row"
+
+
+def _outliers(finding: Finding, check: DataCheck, words: _Words) -> str:
+    cells = list(zip(finding.columns, finding.rows, finding.numbers, strict=False))[:_NAMED]
+    named = ", ".join(f"{column!r} in {_row(row, check)} ({number:.0f})" for column, row, number in cells)
+    more = f" and {finding.total - len(cells)} more" if finding.total > len(cells) else ""
+    values = "1 value lies" if finding.total == 1 else f"{finding.total} values lie"
+    what = f"{values} beyond 8 robust standard deviations: {named}{more}"
+    return f"{what}; look at {'it' if finding.total == 1 else 'them'}, or {words.scores}"
+
+
+def _collinear(finding: Finding, check: DataCheck, words: _Words) -> str:
+    first, *others = finding.columns
+    exactly = "" if finding.numbers[0] > 1 - 1e-6 else "nearly "
+    what = f"column {first!r} is {exactly}a linear combination of {listing(others, finding.total - 1)}"
+    r2 = math.floor(finding.numbers[0] * 1e4 + 1e-6) / 1e4  # not rounded up to 1
+    return f"{what} (R² = {r2:.4f}): edges among them cannot be told apart; leave one of them out"
+
+
+def _skewed(finding: Finding, check: DataCheck, words: _Words) -> str:
+    if finding.total == 1:
+        what = f"column {finding.columns[0]!r} is skewed (skewness {_signed(finding.numbers[0], 1)})"
+    else:
+        what = f"{finding.total} columns are skewed, most {_each(finding, lambda value: _signed(value, 1))}"
+    return f"{what}: {words.scores}"
+
+
+def _heavy_tails(finding: Finding, check: DataCheck, words: _Words) -> str:
+    if finding.total == 1:
+        what = f"column {finding.columns[0]!r} has heavy tails (excess kurtosis {finding.numbers[0]:.1f})"
+    else:
+        kurtosis = _each(finding, lambda value: f"{value:.1f}")
+        what = f"{finding.total} columns have heavy tails, by excess kurtosis most {kurtosis}"
+    return f"{what}: intervals may be too narrow; {words.scores}"
+
+
+def _few_values(finding: Finding, check: DataCheck, words: _Words) -> str:
+    if finding.total == 1:
+        what = f"column {finding.columns[0]!r} has only {finding.numbers[0]:.0f} different values"
+    else:
+        named = _each(finding, lambda value: f"{value:.0f}")
+        what = f"{finding.total} columns have at most 7 different values, fewest {named}"
+    model = f"the model takes {'it' if finding.total == 1 else 'them'} for continuous"
+    binary = finding.total == len(finding.numbers) and all(number == 2 for number in finding.numbers)
+    if check.transform is not None or binary:  # scores of two values are two
+        return f"{what}: {model}, so read {'its' if finding.total == 1 else 'their'} edges as approximate"
+    return f"{what}: {model}; {option('transform', 'nonparanormal', words.surface)} uses only the order of values"
+
+
+def _missing(finding: Finding, check: DataCheck, words: _Words) -> str:
+    cells = "1 cell is missing" if finding.total == 1 else f"{finding.total} cells are missing"
+    named = ", ".join(
+        f"{name!r} ({number:.0f})"
+        for name, number in list(zip(finding.columns, finding.numbers, strict=False))[:_NAMED]
+    )
+    what = f"{cells}, {'all' if len(finding.columns) == 1 else 'most'} in {named}"
+    match check.missing:
+        case "drop":
+            all_rows = check.n_rows + check.n_left_out
+            return f"{what}: {check.n_left_out} of {all_rows:g} rows were left out for that"
+        case "em":
+            left_out = "1 row" if check.n_left_out == 1 else f"{check.n_left_out} rows"
+            verb = "was" if check.n_left_out == 1 else "were"
+            gone = f"; {left_out} without any value {verb} left out" if check.n_left_out else ""
+            them = "it" if finding.total == 1 else "them"
+            return f"{what}: EM estimates {them}, and intervals are a little too narrow for it{gone}"
+        case _:
+            em, complete = (option("missing", word, words.surface) for word in ("em", "drop"))
+            return f"{what}: choose {em} to use every row, or {complete} for complete rows only"
+
+
+def _few_rows(finding: Finding, check: DataCheck, words: _Words) -> str:
+    return f"{check.n_rows:g} rows of {check.n_columns} columns: with so few rows, edges depend much on λ and q"
+
+
+def _not_checked(finding: Finding, check: DataCheck, words: _Words) -> str:
+    return f"{check.n_columns} columns are too many to check which of them are linear combinations of others"
+
+
+_SENTENCES: dict[Kind, Callable[[Finding, DataCheck, _Words], str]] = {
+    Kind.ROW_MAKES_CORRELATION: _row_makes_correlation,
+    Kind.IDENTICAL: _identical,
+    Kind.NEARLY_IDENTICAL: _identical,
+    Kind.EXTREME_ROW: _extreme_row,
+    Kind.OUTLIERS: _outliers,
+    Kind.COLLINEAR: _collinear,
+    Kind.SKEWED: _skewed,
+    Kind.HEAVY_TAILS: _heavy_tails,
+    Kind.FEW_VALUES: _few_values,
+    Kind.MISSING: _missing,
+    Kind.FEW_ROWS: _few_rows,
+    Kind.NOT_CHECKED: _not_checked,
+}
+# Columns, rows and numbers that a sentence needs.
+_LEAST = {kind: (1, 0, 1) for kind in Kind} | {
+    Kind.ROW_MAKES_CORRELATION: (2, 1, 2),
+    Kind.IDENTICAL: (2, 0, 1),
+    Kind.NEARLY_IDENTICAL: (2, 0, 1),
+    Kind.EXTREME_ROW: (1, 1, 1),
+    Kind.OUTLIERS: (1, 1, 1),
+    Kind.COLLINEAR: (2, 0, 1),
+    Kind.FEW_ROWS: (0, 0, 0),
+    Kind.NOT_CHECKED: (0, 0, 0),
+}
+_ADVISE_SCORES = (Kind.OUTLIERS, Kind.SKEWED, Kind.HEAVY_TAILS)
+_ONE_EACH = (Kind.OUTLIERS, Kind.EXTREME_ROW, Kind.SKEWED, Kind.HEAVY_TAILS, Kind.FEW_VALUES, Kind.MISSING)

@@ -1,0 +1,1 @@
+"""Exceptions with fields, and the text that each surface makes of them."""

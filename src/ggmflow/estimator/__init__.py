@@ -1,0 +1,1 @@
+"""The estimator `GraphicalFlow`: one fit, or many."""

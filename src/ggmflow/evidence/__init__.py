@@ -1,0 +1,1 @@
+"""The marginal likelihood of (λ, q)."""

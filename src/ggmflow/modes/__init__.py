@@ -1,0 +1,1 @@
+"""Posterior modes with exact zeros."""

@@ -1,0 +1,1 @@
+"""Posteriors of a precision matrix."""

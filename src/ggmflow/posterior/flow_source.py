@@ -1,0 +1,180 @@
+"""A trained flow at one condition as a source of draws Ω ~ q(· | λ, q, T); rows as the query, columns as the data."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+from paramax import unwrap
+
+from ggmflow import gibbs
+from ggmflow.data.scatter import Scatter
+from ggmflow.flow.base import MatrixFlow, draw, log_prob
+from ggmflow.flow.structured import widen
+from ggmflow.gibbs import Chains
+from ggmflow.model.precision import restore_definiteness, smallest_eigenvalue
+from ggmflow.model.target import cholesky_columns, entry_indices, unnormalized_log_prob
+from ggmflow.posterior.source import Draws
+from ggmflow.storage.cache import compilation_cache_enabled
+from ggmflow.storage.memory import require
+
+_FLOAT32_LIMIT = 1e5  # where its rounding is 0.008
+# Smallest eigenvalue, for a unit diagonal, below which log q of a matrix rounded to float32 is wrong by about 0.02 or
+# more: 0.002 was seen at 1e-5, and the error of a pivot is inverse to its size.
+_NEAR_SINGULAR = 1e-6
+
+_draw = eqx.filter_jit(draw)
+_log_prob = eqx.filter_jit(log_prob)
+
+
+@jax.jit
+def _log_target(rows, S, n, lam, q, temperature):
+    def one(rows):
+        return unnormalized_log_prob(cholesky_columns(rows), S, n, lam, q, temperature)
+
+    return jax.vmap(one)(rows.reshape(-1, *rows.shape[-2:])).reshape(rows.shape[:-2])
+
+
+class FlowSource(NamedTuple):
+    """A trained flow at one condition.
+
+    Attributes
+    ----------
+    flow
+        The flow; its variables are those of the data in another order, query variables first.
+    condition
+        [log λ, q, log T].
+    order : (d,) array
+        Variable k of the flow is column order[k] of the data.
+    scatter
+        The data in the order of their columns, for exact chains.
+    """
+
+    flow: MatrixFlow
+    condition: Float[np.ndarray, " 3"]
+    order: Int[np.ndarray, " d"]
+    scatter: Scatter
+
+    @property
+    def lam(self) -> float:
+        """λ."""
+        return float(np.exp(self.condition[0]))
+
+    @property
+    def q(self) -> float:
+        """q."""
+        return float(self.condition[1])
+
+    @property
+    def temperature(self) -> float:
+        """T."""
+        return float(np.exp(self.condition[2]))
+
+    def sample(self, key: Key[Array, ""], num_draws: int) -> Draws:
+        """Independent draws with their densities."""
+        entries, log_q, log_p = self.entries(key, num_draws)
+        return Draws(self.to_rows(entries), log_q.astype(float), log_p.astype(float))
+
+    def entries(self, key: Key[Array, ""], num_draws: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Free entries (N, D) in the flow's order, log q and log p̃; chunks of a few sizes, so few programs serve."""
+        what = f"{num_draws} draws of {self.flow.n_entries} entries"
+        require(2 * 4 * num_draws * self.flow.n_entries, what, "ask for fewer draws")  # chunks, and all in one
+        small, large = chunk_size(self.flow.n_entries), large_chunk_size(self.flow.n_entries)
+        quick = quick_chunk_size(self.flow.n_entries)
+        if num_draws <= max(quick, min(4 * quick, small // 2)):
+            small = quick
+        num_large = num_draws // large
+        sizes = [large] * num_large + [small] * (-(-(num_draws - num_large * large) // small))
+        condition = jnp.asarray(self.condition, jnp.float32)
+
+        def chunk(k: int):
+            return jax.tree.map(np.asarray, _draw(self.flow, jax.random.fold_in(key, k), condition, sizes[k]))
+
+        # One chunk after the other: two programs at once, each waiting for workers of JAX's one pool, can deadlock.
+        # The flow works in float32. log p̃ is a difference of numbers of size nd/T, for which that may be too little.
+        size_of_terms = float(unwrap(self.flow.n_samples)) * len(self.order) / np.exp(self.condition[2])
+        with compilation_cache_enabled(), jax.enable_x64(bool(size_of_terms > _FLOAT32_LIMIT)):
+            parts = [chunk(k) for k in range(len(sizes))]
+        entries, log_q, log_p = (np.concatenate(part)[:num_draws] for part in zip(*parts, strict=True))
+        return entries, log_q, log_p
+
+    def log_prob(self, precision: Float[np.ndarray, "k s d"]) -> Float[np.ndarray, " k"]:
+        """Normalized log density with respect to Lebesgue measure on the free entries of Ω, through the inverse.
+
+        The flow works in float32, but matrices that are too near singular for it are evaluated in float64.
+        """
+        if not len(precision):
+            return np.empty(0)
+        rows, s = np.asarray(precision, float)[:, :, self.order], self.flow.n_query
+        row, col = entry_indices(len(self.order), s)
+        entries, size = rows[:, col, row], chunk_size(self.flow.n_entries)
+        found = self._evaluate(entries, size, wide=False)
+        near = np.flatnonzero(np.isnan(found) | (smallest_eigenvalue(rows[:, :, :s]) < _NEAR_SINGULAR))
+        if near.size:  # there are few
+            found[near] = self._evaluate(entries[near], quick_chunk_size(self.flow.n_entries), wide=True)
+        if bad := np.flatnonzero(np.isnan(found)).tolist():
+            raise ValueError(f"matrix {bad[0]} of {len(found)} is too near singular: its log density is not known")
+        return found
+
+    def _evaluate(self, entries: Float[np.ndarray, "k D"], size: int, *, wide: bool) -> Float[np.ndarray, " k"]:
+        """log q of free entries in the flow's order, in float64 if `wide`; NaN where Ω₁₁ is not positive definite."""
+        # Chunks of one size here too: how many matrices are asked for would be compiled in otherwise.
+        padded = np.concatenate([entries, np.repeat(entries[-1:], -len(entries) % size, axis=0)])
+        with compilation_cache_enabled(), jax.enable_x64(wide):
+            dtype = jnp.float64 if wide else jnp.float32
+            flow, condition = widen(self.flow) if wide else self.flow, jnp.asarray(self.condition, dtype)
+            chunks = padded.reshape(-1, size, entries.shape[1]).astype(dtype)
+            parts = [_log_prob(flow, jnp.asarray(chunk), condition) for chunk in chunks]
+        return np.concatenate(parts, dtype=float)[: len(entries)]
+
+    def log_target(self, precision: Float[np.ndarray, "*k s d"]) -> Float[np.ndarray, "*k"]:
+        """Tempered log p̃ of rows, in double precision, with respect to the same measure."""
+        with jax.enable_x64(True):
+            S, n = jnp.asarray(self.scatter.reorder(self.order).matrix), float(self.scatter.n)
+            rows = jnp.asarray(np.asarray(precision, float)[..., self.order])
+            return np.asarray(_log_target(rows, S, n, self.lam, self.q, self.temperature))
+
+    def refine(self, key: Key[Array, ""], start: Float[np.ndarray, "chains s d"], sweeps: int, keep: int) -> Chains:
+        """Exact chains of at least so many sweeps from draws of the flow; `keep` states of each, evenly spaced."""
+        start = restore_definiteness(start, self.order[: self.flow.n_query])
+        settings: dict[str, Any] = {
+            "num_draws": keep,
+            "num_warmup": 0,
+            "thin": -(-sweeps // keep),
+            "n_query": self.flow.n_query,
+        }
+        condition = (self.lam, self.q, self.temperature)
+        with compilation_cache_enabled():
+            ordered = self.scatter.reorder(self.order)
+            chains = gibbs.sample(key, ordered, *condition, start=start[:, :, self.order], **settings)
+        draws = np.empty_like(chains.draws)
+        draws[..., self.order] = chains.draws
+        return replace(chains, draws=draws)
+
+    def to_rows(self, entries: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N s d"]:
+        """Free entries in the flow's order to rows."""
+        d, s = len(self.order), self.flow.n_query
+        row, col = entry_indices(d, s)
+        position = np.empty((s, d), np.intp)
+        position[col, self.order[row]] = np.arange(len(row))
+        inside = row < s
+        position[row[inside], self.order[col[inside]]] = np.flatnonzero(inside)
+        return np.take(entries, position, axis=1).astype(float)
+
+
+def quick_chunk_size(n_entries: int) -> int:
+    """Draws per call where an eye waits for them, as while a slider moves: 2¹⁵ entries, but at least 32 draws."""
+    return 32 * int(np.clip(2**10 // n_entries, 1, 8))
+
+
+def chunk_size(n_entries: int) -> int:
+    """Draws per call where few are wanted: enough to fill vector units, few enough to wait for."""
+    return int(np.clip(2**20 // n_entries, 64, 1000))
+
+
+def large_chunk_size(n_entries: int) -> int:
+    """Draws per call where many are wanted: products large enough for all cores."""
+    return int(np.clip(2**23 // n_entries, 256, 4000))

@@ -1,0 +1,1 @@
+"""Numbers behind plots, report and explorer."""

@@ -1,0 +1,204 @@
+"""A posterior at one condition for other programs: GraphML, CSV, JSON or NetCDF; each file is written whole or not."""
+
+import csv
+import io
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+
+from ggmflow.posterior.posterior import Posterior
+from ggmflow.storage.archive import plain, replacing, versions, write_text
+from ggmflow.views.formats import EXPORTS
+
+SCHEMA = "ggmflow-posterior/1"
+_ASSOCIATION = [
+    "association",
+    "association_lower",
+    "association_upper",
+    "scale",
+    "edge",
+    "edge_probability",
+    "p_positive",
+]
+_FIRST = ["row", "column", *_ASSOCIATION, "rule_probability", "mean", "sd", "median", "lower", "upper"]
+_BLOCK = 2**16
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def entry_table(post: Posterior, level: float = 0.9, rule: str = "f1") -> pd.DataFrame:
+    """`Posterior.summary` with what the association is, and the condition in every row.
+
+    Parameters
+    ----------
+    post
+        The posterior.
+    level
+        Of the credible intervals.
+    rule
+        What makes an edge, as in `Posterior.select_edges`.
+
+    Returns
+    -------
+    DataFrame
+        Columns row, column, association, association_lower, association_upper, scale ("partial correlation" or
+        "regression weight"; missing, as they are, for a diagonal entry), edge, edge_probability (that |association| >
+        0.1), p_positive, rule_probability (of an edge by the rule; missing if it has none), mean, sd, median, lower,
+        upper (of ω_ij), lam, q, temperature, level, rule. `attrs` as in `summary`.
+    """
+    chosen = post.select_edges(rule, level=level if rule == "interval" else None)
+    table = post.summary(level, rule=chosen)
+    names = list(post.names)
+    a = pd.Index([names[k] for k in post.query]).get_indexer(table["row"].to_list())
+    b = pd.Index(names).get_indexer(table["column"].to_list())
+    diagonal, inside = post.query[a] == b, np.isin(b, post.query)
+    own = np.nan if chosen.probability is None else chosen.probability[a, b]
+    table["rule_probability"] = np.where(diagonal, np.nan, own)
+    scale = np.where(inside, "partial correlation", "regression weight").astype(object)
+    scale[diagonal] = None
+    table["scale"] = scale
+    condition = {"lam": post.lam, "q": post.q, "temperature": post.temperature, "level": float(level)}
+    for name, value in (condition | {"rule": table.attrs["rule"]}).items():
+        table[name] = value
+    return table.reindex(columns=[*_FIRST, *condition, "rule"])
+
+
+def strongest(table: pd.DataFrame) -> pd.DataFrame:
+    """The pairs of an `entry_table`, strongest first."""
+    strength = np.abs(table["association"].to_numpy())
+    order = np.argsort(-strength, kind="stable")[: np.count_nonzero(strength >= 0)]  # the diagonal is NaN, and last
+    return table.take(order).reset_index(drop=True)
+
+
+def edge_table(table: pd.DataFrame) -> pd.DataFrame:
+    """The edges of an `entry_table`, strongest first."""
+    return strongest(table.take(np.flatnonzero(table["edge"])))
+
+
+def describe(post: Posterior, table: pd.DataFrame) -> dict[str, Any]:
+    """What JSON says of a posterior beside its entries; every value is one that JSON has.
+
+    Parameters
+    ----------
+    post
+        The posterior.
+    table
+        Its `entry_table`.
+    """
+    names = ("level", "threshold", "rule", "expected_fdr")
+    return plain(
+        {
+            "schema": SCHEMA,
+            "versions": versions(),
+            "condition": {"lam": post.lam, "q": post.q, "temperature": post.temperature},
+            "variables": list(post.names),
+            "query": [post.names[k] for k in post.query],
+            **{name: table.attrs[name] for name in names},
+            "n_edges": int(np.count_nonzero(table["edge"])),
+            "diagnostics": post.diagnostics(),
+        }
+    )
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows of an `entry_table` without what all rows share."""
+    shared = ["lam", "q", "temperature", "level", "rule"]
+    return plain(table.drop(columns=shared).to_dict(orient="records"))
+
+
+def csv_text(table: pd.DataFrame) -> str:
+    """A table with names in it as CSV, such that every name is read again as it is."""
+    # pandas quotes what holds a comma, a quote or the end of a line, but not the other sign that ends lines.
+    odd = any("\r" in text for column in ("row", "column") for text in table[column])
+    return table.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC if odd else csv.QUOTE_MINIMAL)
+
+
+def graphml(post: Posterior, level: float | None = 0.9, rule: str | None = "f1") -> bytes:
+    """The graph of the edges with its condition, as the bytes of a GraphML file.
+
+    Parameters
+    ----------
+    post
+        The posterior.
+    level, rule
+        As in `Posterior.to_networkx`.
+    """
+    graph = post.to_networkx(level, rule)
+    for name in graph:
+        if _NOT_XML.search(name):
+            raise ValueError(f"GraphML cannot hold the name {name!r}: rename the column, or export another format")
+    condition = {"lam": post.lam, "q": post.q, "temperature": post.temperature}
+    graph.graph.update({name: value for name, value in condition.items() if value is not None})
+    file = io.BytesIO()
+    nx.write_graphml(graph, file)
+    return file.getvalue()
+
+
+def _write_graphml(post: Posterior, path: str | os.PathLike[str], level: float, rule: str) -> None:
+    content = graphml(post, level, rule)
+    with replacing(path) as temporary:
+        Path(temporary).write_bytes(content)
+
+
+def _write_csv(post: Posterior, path: str | os.PathLike[str], level: float, rule: str) -> None:
+    write_text(path, csv_text(entry_table(post, level, rule)))
+
+
+def _write_json(post: Posterior, path: str | os.PathLike[str], level: float, rule: str) -> None:
+    table = entry_table(post, level, rule)
+    content = describe(post, table) | {"entries": records(table)}
+    write_text(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _write_netcdf(post: Posterior, path: str | os.PathLike[str], level: float, rule: str) -> None:
+    data = post.to_arviz()
+    with replacing(path) as temporary:
+        # HDF5 takes the process down where the disk is full: ask for room first, more than compressed draws take.
+        with open(temporary, "wb") as file:
+            for _ in range(data["posterior"].nbytes // _BLOCK + 1):
+                file.write(bytes(_BLOCK))
+            file.flush()
+            os.fsync(file.fileno())
+        data.to_netcdf(temporary)
+
+
+# Format → default name of the file, and what writes it.
+FORMATS: dict[str, tuple[str, Callable[[Posterior, str | os.PathLike[str], float, str], None]]] = {
+    "graphml": (EXPORTS["graphml"], _write_graphml),
+    "csv": (EXPORTS["csv"], _write_csv),
+    "json": (EXPORTS["json"], _write_json),
+    "netcdf": (EXPORTS["netcdf"], _write_netcdf),
+}
+
+
+def export(post: Posterior, path: str | os.PathLike[str], format: str, *, level: float = 0.9, rule: str = "f1") -> None:
+    """Write a posterior to a file.
+
+    Parameters
+    ----------
+    post
+        The posterior.
+    path
+        The file; an existing one is replaced when the new one is complete.
+    format : {"graphml", "csv", "json", "netcdf"}
+        The graph of the edges; every entry as a row, with the condition; the same with diagnostics, for programs; draws
+        for ArviZ. Names are written as they are. A spreadsheet may take one that begins with =, +, - or @ for a
+        formula: import a table whose names come from strangers as text.
+    level
+        Of the credible intervals.
+    rule
+        What makes an edge, as in `Posterior.select_edges`.
+
+    Examples
+    --------
+    >>> export(post, "graph.graphml", "graphml")  # doctest: +SKIP
+    """
+    if format not in FORMATS:
+        raise ValueError(f"unknown format {format!r}: choose one of {', '.join(FORMATS)}")
+    FORMATS[format][1](post, path, level, rule)

@@ -1,0 +1,633 @@
+"""Scatter: what it computes, what it accepts, and what it says about what it cannot use."""
+
+import subprocess
+import sys
+from decimal import Decimal
+
+import jax
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from scipy.stats import norm
+from sklearn.exceptions import ConvergenceWarning
+
+from ggmflow.data import scatter as data
+from ggmflow.data.missing import ExpectedScatter, expected_scatter
+from ggmflow.data.scatter import Scatter
+
+MIX, WIDE, Z = (np.random.default_rng(0).normal(size=shape) for shape in [(4, 4), (5, 40), (30, 4)])
+X = Z @ MIX * np.array([1.0, 10.0, 0.1, 3.0]) + np.array([5.0, -2.0, 0.0, 100.0])
+SMALL = np.array([[1.0, 2.0], [3.0, 5.0], [2.0, 1.0]])
+
+
+def with_entry(value, dtype=float):
+    table = SMALL.astype(dtype)
+    table[1, 1] = value
+    return table
+
+
+def assert_same(a: Scatter, b: Scatter):
+    for field in ("matrix", "mean", "scale"):
+        np.testing.assert_array_equal(getattr(a, field), getattr(b, field))
+    assert (a.n, a.names) == (b.n, b.names)
+
+
+# ---------------------------------------------------------------- what it computes
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+def test_scatter_of_complete_data(standardize):
+    scatter = Scatter.from_data(X, standardize=standardize)
+    cov = np.corrcoef(X.T) if standardize else np.cov(X.T, ddof=0)
+    np.testing.assert_allclose(scatter.matrix, 30 * cov, rtol=1e-12)
+    np.testing.assert_allclose(scatter.emp_cov, cov, rtol=1e-12)
+    np.testing.assert_allclose(scatter.mean, X.mean(axis=0), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(scatter.scale, X.std(axis=0, ddof=0) if standardize else 1.0, rtol=1e-12)
+    assert (scatter.n, scatter.n_features, scatter.names) == (30, 4, ("x0", "x1", "x2", "x3"))
+
+
+def test_mean_and_scale_lead_back_to_the_data():
+    scatter = Scatter.from_data(X)
+    working = (X - scatter.mean) / scatter.scale
+    np.testing.assert_allclose(working.T @ working, scatter.matrix, rtol=1e-12, atol=1e-12)
+
+
+def test_arrays_are_private_and_read_only():
+    matrix = np.eye(2)
+    scatter = Scatter(matrix, 3, np.zeros(2), np.ones(2), ("a", "b"))
+    matrix[0, 0] = 7
+    assert scatter.matrix[0, 0] == 1
+    with pytest.raises(ValueError, match="read-only"):
+        scatter.matrix[0, 0] = 7
+    assert scatter != Scatter(np.eye(2), 3, np.zeros(2), np.ones(2), ("a", "b"))  # identity, not array, equality
+
+
+def test_fewer_rows_than_columns_and_collinear_columns_are_legal():
+    assert np.linalg.matrix_rank(Scatter.from_data(WIDE).matrix) == 4
+    doubled = np.column_stack([X, 2 * X[:, 0] - X[:, 1], X[:, 0]])
+    scatter = Scatter.from_data(doubled)
+    np.testing.assert_allclose(scatter.matrix[0, 5], 30, rtol=1e-12)
+
+
+@pytest.mark.parametrize("exponent", [-200, -12, 12, 200])
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_extreme_scales(exponent, offset):
+    factor = 10.0**exponent
+    base = X + offset
+    scatter = Scatter.from_data(base * [factor, 1, 1, 1])
+    np.testing.assert_allclose(scatter.matrix, Scatter.from_data(base).matrix, rtol=1e-9)
+    np.testing.assert_allclose(scatter.scale[0], base[:, 0].std() * factor, rtol=1e-9)
+    np.testing.assert_allclose(scatter.mean[0], base[:, 0].mean() * factor, rtol=1e-9)
+
+
+def test_a_mean_far_from_zero_loses_no_more_than_the_data_did():
+    exact = np.array([[0.0, 1.0], [1.0, 0.0], [3.0, 5.0]])
+    shifted = exact + np.array([2.0**50, 0.0])  # no rounding here, but the mean, 2⁵⁰ + 4/3, has only quarters
+    np.testing.assert_allclose(Scatter.from_data(shifted).scale, exact.std(axis=0), rtol=1e-14)
+    np.testing.assert_allclose(Scatter.from_data(shifted).matrix, Scatter.from_data(exact).matrix, rtol=1e-14)
+
+
+@pytest.mark.parametrize("convert", [np.float16, np.float32, np.int8, np.int64, np.uint16, np.bool_, object])
+def test_number_types(convert):
+    table = np.array([[0, 1, 1], [1, 0, 1], [1, 1, 0], [0, 0, 1]])
+    assert_same(Scatter.from_data(table.astype(convert)), Scatter.from_data(table.astype(float)))
+
+
+def test_float16_is_widened_before_arithmetic():
+    table = (1000 * X[:, :2]).astype(np.float16).clip(-6e4, 6e4)
+    assert_same(Scatter.from_data(table), Scatter.from_data(table.astype(np.float64)))
+
+
+# ---------------------------------------------------------------- tables and files
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series([1, 2, 4], dtype="Int64"),
+        pd.Series([1, 2, 4], dtype="Float32"),
+        pd.Series([True, False, True], dtype="boolean"),
+        pd.Series([1, 2, 4], dtype="category"),
+        pd.Series([Decimal("1"), 2, 4.5], dtype=object),
+        pd.Series(["1", " 2 ", "4e0"]),
+        pl.Series([1, 2, 4], dtype=pl.UInt8),
+        pl.Series([True, False, True]),
+        pl.Series([Decimal("1.5"), Decimal("2"), Decimal("4")]),
+        pl.Series([1.0, 2.0, 4.0], dtype=pl.Float32),
+    ],
+    ids=lambda c: f"{type(c).__module__.split('.')[0]}-{c.dtype}",
+)
+def test_frames_keep_names_and_accept_what_is_a_number(column):
+    frame = (pl if isinstance(column, pl.Series) else pd).DataFrame({"first": column, "second": [3.0, 1.0, 7.0]})
+    expected = np.column_stack([[float(value) for value in column], [3.0, 1.0, 7.0]])
+    assert_same(Scatter.from_data(frame), Scatter.from_data(expected, names=["first", "second"]))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame({"a": pd.array([1, None, 4, 2], dtype="Int64"), "b": [3.0, 1.0, 7.0, 6.0]}),
+        pd.DataFrame({"a": [1, None, 4, 2], "b": [3.0, 1.0, 7.0, 6.0]}, dtype=object),
+        pd.DataFrame({"a": [1, pd.NA, 4, 2], "b": [3.0, 1.0, 7.0, 6.0]}),
+        pl.DataFrame({"a": [1, None, 4, 2], "b": [3.0, 1.0, 7.0, 6.0]}),
+        np.ma.array([[1, 3], [0, 1], [4, 7], [2, 6]], mask=[[0, 0], [1, 0], [0, 0], [0, 0]]),
+    ],
+    ids=["Int64", "object", "NA", "polars", "masked"],
+)
+def test_every_kind_of_missing_value_is_seen(frame):
+    with pytest.raises(ValueError, match=r"column '(a|x0)', row 1 is missing \(NaN; 1 in all\)"):
+        Scatter.from_data(frame)
+    dropped = Scatter.from_data(frame, missing="drop", names=["a", "b"])
+    assert_same(dropped, Scatter.from_data([[1, 3], [4, 7], [2, 6]], names=["a", "b"]))
+
+
+def test_names_can_be_replaced():
+    frame = pd.DataFrame(SMALL, columns=["a", "b"])
+    assert Scatter.from_data(frame, names=("u", "v")).names == ("u", "v")
+    assert Scatter.from_data(pd.DataFrame(SMALL)).names == ("0", "1")
+
+
+CSV = {
+    "plain": "a,b\n1,2\n3,5\n2,1\n",
+    "no final newline": "a,b\n1,2\n3,5\n2,1",
+    "BOM": "\ufeffa,b\n1,2\n3,5\n2,1\n",
+    "CRLF": "a,b\r\n1,2\r\n3,5\r\n2,1\r\n",
+    "CR": "a,b\r1,2\r3,5\r2,1\r",
+    "quoted": '"a","b"\n"1","2"\n3,5\n2,"1"\n',
+    "blanks": ' a , "b" \n 1, 2 \n3 ,5\n2,\t1\n',
+    "blank lines": "\na,b\n\n1,2\n3,5\n  \n2,1\n\n",
+    "exponents": "a,b\n1e0,+2\n3.,.5e1\n2,1\n",
+    "booleans": "a,b\nTrue,2\n3,5\n2,TRUE\n",
+}
+
+
+@pytest.mark.parametrize("text", CSV.values(), ids=CSV.keys())
+@pytest.mark.parametrize("as_path", [str, lambda path: path])
+def test_csv(tmp_path, text, as_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes(text.encode())
+    assert_same(Scatter.from_data(as_path(path)), Scatter.from_data(SMALL, names=["a", "b"]))
+
+
+def test_csv_names_may_hold_commas_quotes_and_unicode(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text('"IL-6, serum","β ""raw"""\n1,2\n3,5\n2,1\n', encoding="utf-8")
+    assert Scatter.from_data(path).names == ("IL-6, serum", 'β "raw"')
+
+
+def test_csv_written_by_pandas_without_names(tmp_path):
+    pd.DataFrame(X).to_csv(tmp_path / "table.csv", index=False)
+    scatter = Scatter.from_data(tmp_path / "table.csv")
+    assert scatter.names == ("0", "1", "2", "3")
+    pd.DataFrame(X, columns=[1, 2, 3, 4]).to_csv(tmp_path / "from_one.csv", index=False)
+    assert Scatter.from_data(tmp_path / "from_one.csv").names == ("1", "2", "3", "4")
+    np.testing.assert_array_equal(scatter.matrix, Scatter.from_data(X).matrix)
+
+
+@pytest.mark.parametrize("word", ["", "NA", "NaN", "nan", "N/A", "null", "None", " "])
+def test_csv_missing_values(tmp_path, word):
+    (tmp_path / "table.csv").write_text(f"a,b\n1,2\n3,{word}\n3,5\n2,1\n")
+    with pytest.raises(ValueError, match="column 'b', line 3 is missing"):
+        Scatter.from_data(tmp_path / "table.csv")
+    dropped = Scatter.from_data(tmp_path / "table.csv", missing="drop")
+    assert_same(dropped, Scatter.from_data(SMALL, names=["a", "b"]))
+
+
+# ---------------------------------------------------------------- nonparanormal
+
+
+def test_normal_scores_by_hand():
+    table = np.array([[10.0, 1], [30.0, 1], [20.0, 2], [1e9, 3]])
+    scatter = Scatter.from_data(table, transform="nonparanormal", standardize=False)
+    scores = norm.ppf(np.array([[1, 1.5], [3, 1.5], [2, 3], [4, 4]]) / 5)  # tied values share ranks 1 and 2
+    np.testing.assert_allclose(scatter.matrix, 4 * np.cov(scores.T, ddof=0), rtol=1e-12)
+    np.testing.assert_allclose(scatter.mean, scores.mean(axis=0), atol=1e-15)
+
+
+def test_normal_scores_ignore_monotone_transforms():
+    stretched = Scatter.from_data(np.sinh(X / X.std(axis=0)), transform="nonparanormal")
+    assert_same(stretched, Scatter.from_data(X, transform="nonparanormal"))
+
+
+def test_normal_scores_leave_missing_values_in_place():
+    table = X.copy()
+    table[[3, 7], [0, 2]] = np.nan
+    dropped = Scatter.from_data(table, transform="nonparanormal", missing="drop")
+    complete = np.delete(X, [3, 7], axis=0)
+    assert_same(dropped, Scatter.from_data(complete, transform="nonparanormal"))
+    # Column 1 is complete, so its scores are those of the complete data; column 0 ranks 29 values.
+    em = Scatter.from_data(table, transform="nonparanormal", missing="em")
+    full = Scatter.from_data(X, transform="nonparanormal")
+    np.testing.assert_allclose([em.mean[1], em.scale[1]], [full.mean[1], full.scale[1]], rtol=1e-12, atol=1e-12)
+    assert em.n == 30
+    assert np.abs(em.emp_cov - full.emp_cov).max() < 0.1
+
+
+# ---------------------------------------------------------------- missing values
+
+
+def test_em_without_missing_values_is_exactly_the_complete_answer():
+    assert_same(Scatter.from_data(X, missing="em"), Scatter.from_data(X))
+    assert_same(Scatter.from_data(X, missing="drop"), Scatter.from_data(X))
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+def test_em_in_both_scales(standardize):
+    table = X.copy()
+    table[::5, 1] = np.nan
+    scatter = Scatter.from_data(table, missing="em", standardize=standardize)
+    unit = Scatter.from_data(table, missing="em")
+    np.testing.assert_allclose(np.diag(unit.matrix), 30, rtol=1e-12)
+    restored = scatter.emp_cov * np.outer(scatter.scale, scatter.scale)
+    np.testing.assert_allclose(restored, unit.emp_cov * np.outer(unit.scale, unit.scale), rtol=1e-10)
+    np.testing.assert_allclose(scatter.mean, unit.mean)
+    result = expected_scatter(table)
+    np.testing.assert_allclose(scatter.mean, result.mean, rtol=1e-10)
+    np.testing.assert_allclose(restored, result.matrix / 30, rtol=1e-10)
+    # Column 0 is complete, so its moments are its own.
+    np.testing.assert_allclose(restored[0, 0], X[:, 0].var(), rtol=1e-12)
+
+
+def test_em_is_equivariant_under_extreme_scales():
+    table = X.copy()
+    table[::4, 0] = np.nan
+    a, b = (Scatter.from_data(table * [f, 1, 1, 1], missing="em") for f in (1.0, 1e-12))
+    np.testing.assert_allclose(a.matrix, b.matrix, rtol=1e-9)
+    np.testing.assert_allclose(a.scale[0] * 1e-12, b.scale[0], rtol=1e-9)
+
+
+def test_em_leaves_out_empty_rows_with_a_warning():
+    table = np.vstack([X, np.full((2, 4), np.nan)])
+    with pytest.warns(UserWarning, match="2 of 32 rows hold no value and are left out; the first is row 30"):
+        scatter = Scatter.from_data(table, missing="em")
+    assert_same(scatter, Scatter.from_data(X))
+
+
+def test_em_warns_about_columns_never_seen_together():
+    table = X.copy()
+    table[:15, 0] = table[15:, 1] = np.nan
+    with pytest.warns(UserWarning, match="'x0' and 'x1' are never observed together: .*leave one out"):
+        Scatter.from_data(table, missing="em")
+
+
+def test_em_that_does_not_converge_warns(monkeypatch):
+    stopped = ExpectedScatter(np.zeros(2), np.eye(2), np.zeros(1), False, "EM for missing values stopped")
+    monkeypatch.setattr(data, "expected_scatter", lambda working: stopped)
+    with pytest.warns(ConvergenceWarning, match="stopped"):
+        Scatter.from_data([[1, 2], [3, np.nan], [2, 1]], missing="em")
+
+
+# ---------------------------------------------------------------- covariance input
+
+
+def test_from_covariance_agrees_with_from_data():
+    cov = np.cov(X.T, ddof=0)
+    ours, theirs = Scatter.from_covariance(cov, 30), Scatter.from_data(X)
+    np.testing.assert_allclose(ours.matrix, theirs.matrix, rtol=1e-12)
+    np.testing.assert_allclose(ours.scale, theirs.scale, rtol=1e-12)
+    raw = Scatter.from_covariance(cov, 30, standardize=False)
+    np.testing.assert_allclose(raw.emp_cov, cov, rtol=1e-12)
+    np.testing.assert_array_equal(raw.scale, 1.0)
+    np.testing.assert_array_equal(raw.mean, 0.0)
+
+
+def test_from_covariance_accepts_frames_singular_matrices_and_float32():
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    assert Scatter.from_covariance(frame.cov(), 30.5).names == tuple("abcd")
+    scatter = Scatter.from_covariance(np.cov(WIDE.T, ddof=0).astype(np.float32), 5)
+    np.testing.assert_array_equal(scatter.matrix, scatter.matrix.T)
+    tiny = Scatter.from_covariance(np.diag([1e-24, 1e24]), 5)
+    np.testing.assert_allclose(tiny.matrix, 5 * np.eye(2))
+
+
+# ---------------------------------------------------------------- queries
+
+
+NAMED = Scatter.from_data(X, names=["age", "weight", "height", "dose"])
+
+
+@pytest.mark.parametrize(
+    ("query", "positions"),
+    [
+        ("dose", [3]),
+        (2, [2]),
+        (["height", "age"], [2, 0]),
+        (("height", 0), [2, 0]),
+        (np.array([3, 1]), [3, 1]),
+        (np.array(["weight"]), [1]),
+        (pd.Index(["dose", "age"]), [3, 0]),
+        (range(2), [0, 1]),
+    ],
+)
+def test_index(query, positions):
+    result = NAMED.index(query)
+    assert result.tolist() == positions
+    assert np.issubdtype(result.dtype, np.integer)
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "message"),
+    [
+        (["age", "wieght"], ValueError, "no column is named 'wieght': did you mean 'weight'"),
+        (["Age"], ValueError, "no column is named 'Age': did you mean 'age'"),
+        (["zzz"], ValueError, "no column is named 'zzz': the columns are 'age'"),
+        ("qqq", ValueError, "no column is named 'qqq'.*'age'"),
+        (["age", "age"], ValueError, "twice: 'age'"),
+        (["weight", 1], ValueError, "twice: 'weight'"),
+        ([], ValueError, "empty"),
+        (4, ValueError, "position 4 is outside 0 … 3"),
+        ([-1], ValueError, "position -1 is outside"),
+        ([1.0], ValueError, "not 1.0"),
+        (1.5, ValueError, "not 1.5"),
+        ([True, False, False, True], ValueError, "flatnonzero"),
+        (np.array([True, False]), ValueError, "flatnonzero"),
+        ([["age"]], ValueError, "names and integer positions"),
+        (None, TypeError, "not NoneType"),
+        ({"age": 1}, TypeError, "not dict"),
+    ],
+)
+def test_index_says_what_is_wrong(query, error, message):
+    with pytest.raises(error, match=message):
+        NAMED.index(query)
+
+
+def test_reorder():
+    order = ["dose", "age", "height", "weight"]
+    scatter = NAMED.reorder(order)
+    assert_same(scatter, Scatter.from_data(X[:, [3, 0, 2, 1]], names=order))
+    with pytest.raises(ValueError, match="each of the 4 columns once, got 2"):
+        NAMED.reorder([0, 1])
+
+
+# ---------------------------------------------------------------- what it says about what it cannot use
+
+FRAME = pd.DataFrame({"a": [1.0, 2, 3], "b": [2.0, 1, 5]})
+BAD_DATA = {
+    "None": (None, TypeError, "not NoneType"),
+    "dict": ({"a": [1, 2]}, TypeError, "not dict"),
+    "NaN": (with_entry(np.nan), ValueError, r"column 'x1', row 1 is missing \(NaN; 1 in all\).*missing='em'"),
+    "inf": (with_entry(-np.inf), ValueError, "column 'x1', row 1 is -inf"),
+    "constant": ([[1, 7], [2, 7], [3, 7]], ValueError, r"column 'x1' is constant \(always 7\)"),
+    "constant zero": ([[1, 0], [2, 0], [3, 0]], ValueError, "column 'x1' is constant"),
+    "constant up to rounding": ([[1, 0.3], [2, 0.1 + 0.2], [3, 0.3]], ValueError, "column 'x1' is constant"),
+    "constant and huge": ([[1, 1e12], [2, 1e12], [3, 1e12]], ValueError, "column 'x1' is constant"),
+    "text": (
+        FRAME.assign(b=["u", "v", "w"]),
+        ValueError,
+        "column 'b', row 0: could not convert.*'u'.*encode",
+    ),
+    "some text": (with_entry("low", object), ValueError, "column 'x1', row 1: could not convert"),
+    "object": (
+        with_entry({}, object),
+        TypeError,
+        "column 'x1', row 1: .*argument must be a string or a real number",
+    ),
+    "huge integer": (with_entry(10**400, object), ValueError, "column 'x1', row 1: .*too large"),
+    "category": (FRAME.assign(b=pd.Categorical(["u", "v", "w"])), ValueError, "column 'b', row 0: could not"),
+    "date": (FRAME.assign(b=pd.date_range("2020", periods=3)), ValueError, "column 'b' holds dates"),
+    "date array": (np.zeros((3, 2), dtype="datetime64[ns]"), ValueError, "columns 'x0' and 'x1' hold dates"),
+    "polars text": (pl.DataFrame({"a": [1, 2], "b": ["u", "v"]}), ValueError, "column 'b', row 0: could not"),
+    "complex": (SMALL + 1j, ValueError, "Complex data not supported: pass its real part"),
+    "complex column": (FRAME.assign(b=[1, 2, 1j]), ValueError, "Complex data not supported: column 'b'"),
+    "complex object": (with_entry(np.complex64(1j), object), ValueError, "Complex data not supported.*row 1"),
+    "duplicate names": (pd.DataFrame(SMALL, columns=["a", "a"]), ValueError, "these repeat: 'a'"),
+    "one row": ([[1.0, 2.0]], ValueError, r"Found 1 sample\(s\) \(shape=\(1, 2\)\).*minimum of 2"),
+    "no rows": (np.empty((0, 3)), ValueError, r"Found 0 sample\(s\)"),
+    "one column": ([[1.0], [2.0]], ValueError, r"Found 1 feature\(s\) \(shape=\(2, 1\)\).*minimum of 2"),
+    "no columns": (np.empty((12, 0)), ValueError, r"0 feature\(s\) \(shape=\(\d*, 0\)\) while a minimum of"),
+    "0-D": (3.0, ValueError, "Expected 2D array, got float"),
+    "polars, lazy": (pl.LazyFrame({"a": [1, 2], "b": [3, 5]}), ValueError, "got LazyFrame"),
+    "1-D": ([1.0, 2.0, 3.0], ValueError, r"got 1D array of shape \(3,\)\. Reshape your data"),
+    "series": (FRAME["a"], ValueError, "got 1D"),
+    "3-D": (np.zeros((2, 2, 2)), ValueError, "got 3D"),
+    "ragged": ([[1, 2], [3]], ValueError, "rows of X differ in length"),
+    "a random key": (jax.random.key(0), TypeError, "X must be a table of numbers: .*PRNGKey"),
+    "sparse": (sparse.csr_array(SMALL), ValueError, r"sparse matrix.*toarray\(\)"),
+}
+
+
+@pytest.mark.parametrize(("table", "error", "message"), BAD_DATA.values(), ids=BAD_DATA.keys())
+def test_bad_data_is_named(table, error, message):
+    with pytest.raises(error, match=message):
+        Scatter.from_data(table)
+
+
+NAN = np.nan
+BAD_OPTIONS = {
+    "transform": ({"transform": "log"}, SMALL, "unknown transform 'log': choose None or 'nonparanormal'"),
+    "missing": ({"missing": "impute"}, SMALL, "unknown missing='impute': choose 'error', 'drop' or 'em'"),
+    "too few names": ({"names": ["a"]}, SMALL, "1 names were given for 2 columns"),
+    "one string": ({"names": "ab"}, SMALL, "must be a sequence of column names, got the string 'ab'"),
+    "same names": ({"names": ["a", "a"]}, SMALL, "these repeat: 'a'"),
+    "drop leaves one": (
+        {"missing": "drop"},
+        [[1, NAN], [NAN, 2], [1, 2]],
+        "leaves 1 of 3 rows.*missing='em'",
+    ),
+    "empty column": ({"missing": "em"}, [[1, NAN], [2, NAN]], "no value was observed in column 'x1'"),
+    "empty column, drop": ({"missing": "drop"}, [[1, NAN], [2, NAN]], "no value was observed in column 'x1'"),
+    "inf stays an error": ({"missing": "em"}, [[1, NAN], [2, np.inf]], "column 'x1', row 1 is inf"),
+    "one observed": ({"missing": "em"}, [[1, NAN], [2, 4], [3, NAN]], r"'x1' is constant \(always 4\)"),
+    "constant after drop": ({"missing": "drop"}, [[1, 2], [NAN, 3], [2, 2]], "column 'x1' is constant"),
+    "standardize": ({"standardize": "no"}, SMALL, "standardize must be True or False, got 'no'"),
+    "missing as a table": ({"missing": FRAME}, SMALL, "unknown missing="),
+    "transform as a table": ({"transform": FRAME}, SMALL, "unknown transform"),
+    "names as a number": ({"names": 5}, SMALL, "names must be a sequence of column names, got 5"),
+    "names as an array of none": ({"names": np.array(5)}, SMALL, "names must be a sequence of column names"),
+    "drop as a number": ({"drop": 5}, SMALL, "drop must be a sequence of column names, got 5"),
+    "delimiter as a number": ({"delimiter": 5}, SMALL, "delimiter must be one character.*got 5"),
+    "decimal as a number": ({"decimal": 5}, SMALL, "decimal must be"),
+    "overflow": ({"standardize": False}, SMALL * 1e200, r"entry \('x0', 'x0'\) = inf.*standardize"),
+}
+
+
+@pytest.mark.parametrize(("options", "table", "message"), BAD_OPTIONS.values(), ids=BAD_OPTIONS.keys())
+def test_bad_options_are_named(options, table, message):
+    with pytest.raises(ValueError, match=message):
+        Scatter.from_data(table, **options)
+
+
+BAD_CSV = {
+    "empty": (b"", "is empty: it needs a header"),
+    "blank": (b"\n \n", "is empty: it needs a header"),
+    "header only": (b"a,b\n", r"table\.csv' has a header but no rows: it needs at least 2 lines of numbers"),
+    "one row": (b"a,b\n1,2\n", r"table\.csv' has 1 row below the header, but at least 2 are needed"),
+    "short line": (b"a,b\n1,2\n3\n", "line 3 has 1 field, but the header has 2"),
+    "semicolons, a comma in a name": (
+        b"a;IL-6, serum\n1;2\n3;4\n",
+        r"seems to be separated by semicolons, not commas: give delimiter=';' to Scatter.from_data",
+    ),
+    "long line": (b"a,b\n\n1,2,3\n4,5\n", "line 3 has 3 fields, but the header has 2"),
+    "long lines": (b"a,b\n7,2,3\n8,5,6\n", "line 2 has 3 fields, but the header has 2"),
+    "semicolons": (b"a;b\n1,5;2\n3;4\n", r"separated by semicolons, not commas: .*delimiter=';'.*--delimiter ';'"),
+    "tabs": (b"a\tb\n1\t2\n3\t4\n", r"separated by tabs, not commas: .*delimiter='\\t'.*--delimiter 'tab'"),
+    "one column": (b"a\n1\n2\n", r"table\.csv' has 1 column, 'a', but at least 2 are needed: is the delimiter"),
+    "no header": (b"0.5,1\n2,3\n4,6\n", "line 1 holds numbers.*header with names is required"),
+    "no header, integers": (b"0,2\n2,3\n4,6\n", "line 1 holds numbers"),
+    "unnamed column": (b"a,,b\n0,1,2\n1,3,5\n", "column 2 has no name: .*extra comma"),
+    "two unnamed columns": (b",,b\n0,1,2\n1,3,5\n", "column 1 has no name"),
+    "workbook": (b"PK\x03\x04\xff\xfe\x00", "save it as CSV first"),
+    "same names": (b"a, a\n1,2\n3,5\n", "these repeat: 'a'"),
+    "text": (b"a,b\n1,2\n3,low\n", "column 'b', line 3: could not convert string to float: 'low'"),
+    "inf": (b"a,b\n1,2\n3,-Inf\n", "column 'b', line 3 is -inf"),
+    "a label that Python takes for a number": (b"a,b\n1,2\n3,1_2\n", "column 'b', line 3: could not convert.*'1_2'"),
+    "not UTF-8": ("a,b\n1,2\n3,5\n".encode("utf-16"), "not a CSV file in UTF-8: it seems to be in UTF-16"),
+    "binary": (b"\x89\xff\xfe\x00", "not a CSV file in UTF-8: .*decode"),
+    "oversized field": (b"a,b\n" + b"1" * 200_000 + b",2\n", "not a CSV file in UTF-8: field larger"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), BAD_CSV.values(), ids=BAD_CSV.keys())
+def test_bad_csv_is_named(tmp_path, content, message):
+    (tmp_path / "table.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        Scatter.from_data(tmp_path / "table.csv")
+
+
+ROW_LABELS = {
+    "pandas": ",a,b\n0,1.5,2\n1,3,4\n",
+    "R, write.csv": '"","a","b"\n"p1",1.5,2\n"p2",3,4\n',
+    "R, write.table": '"a","b"\n"1",1.5,2\n"2",3,4\n',
+    "R, with names": "a,b\np1,1.5,2\np2,3,4\n",
+}
+
+
+@pytest.mark.parametrize("text", ROW_LABELS.values(), ids=ROW_LABELS.keys())
+def test_labels_of_rows_are_left_out(tmp_path, text):
+    (tmp_path / "table.csv").write_text(text)
+    with pytest.warns(UserWarning, match="labels of the rows") as caught:
+        scatter = Scatter.from_data(tmp_path / "table.csv", standardize=False)
+    assert caught[0].filename == __file__
+    assert scatter.names == ("a", "b")
+    np.testing.assert_allclose(scatter.mean, [2.25, 3.0])
+
+
+@pytest.mark.parametrize("kind", ["file", "pandas", "polars"])
+def test_columns_can_be_left_out(tmp_path, kind):
+    frame = pd.DataFrame({"id": ["p1", "p2"], "a": [1.5, 3.0], "date": ["x", "y"], "b": [2.0, 4.0]})
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    X = {"file": tmp_path / "table.csv", "pandas": frame, "polars": pl.DataFrame(frame.to_dict("list"))}[kind]
+    scatter = Scatter.from_data(X, standardize=False, drop=["date", "id"])
+    assert scatter.names == ("a", "b")
+    np.testing.assert_allclose(scatter.mean, [2.25, 3.0])
+    with pytest.raises(ValueError, match="no column 'dat' to drop: did you mean 'date'"):
+        Scatter.from_data(X, drop=["dat"])
+    with pytest.raises(ValueError, match="no column 'zzz' to drop: the columns are 'id'"):
+        Scatter.from_data(X, drop="zzz")
+    with pytest.raises(ValueError, match=r"column 'id'.*drop=\['id', 'date'\]"):
+        Scatter.from_data(X)
+
+
+DIALECTS = {
+    "semicolons": ("a;b\n1.5;2\n3;4\n", {"delimiter": ";"}),
+    "decimal commas": ("a;b\n1,5;2\n3;4,0\n", {"delimiter": ";", "decimal": ","}),
+    "tabs": ("a\tb\n1.5\t2\n3\t4\n", {"delimiter": "\t"}),
+    "blanks": ("a b\n1.5 2\n3 4\n", {"delimiter": " "}),
+    "quoted": ('"a";"b"\n"1,5";"2"\n"3";"4"\n', {"delimiter": ";", "decimal": ","}),
+}
+
+
+@pytest.mark.parametrize(("text", "options"), DIALECTS.values(), ids=DIALECTS.keys())
+def test_files_with_other_signs(tmp_path, text, options):
+    (tmp_path / "table.csv").write_text(text)
+    scatter = Scatter.from_data(tmp_path / "table.csv", standardize=False, **options)
+    assert scatter.names == ("a", "b")
+    np.testing.assert_allclose(scatter.mean, [2.25, 3.0])
+
+
+BAD_DIALECTS = {
+    "wrong sign": ("a,b\n1,2\n3,5\n", {"delimiter": ";"}, "separated by commas, not semicolons.*delimiter=','"),
+    "unseen decimals": ("a;b\n1,5;2\n3;4\n", {"delimiter": ";"}, r"column 'a', line 2: .*'1,5'; .*--decimal ','"),
+    "points": ("a;b\n1,5;2\n1.234;4\n", {"delimiter": ";", "decimal": ","}, r"line 3: '1\.234' has a point"),
+    "two characters": ("a", {"delimiter": "::"}, "one character between fields"),
+    "no sign": ("a", {"decimal": "x"}, r"decimal must be '\.' or ','"),
+    "same": ("a", {"decimal": ","}, "both fields and decimals"),
+}
+
+
+@pytest.mark.parametrize(("text", "options", "message"), BAD_DIALECTS.values(), ids=BAD_DIALECTS.keys())
+def test_wrong_signs_are_named(tmp_path, text, options, message):
+    (tmp_path / "table.csv").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        Scatter.from_data(tmp_path / "table.csv", **options)
+
+
+def test_missing_file_and_directory(tmp_path):
+    with pytest.raises(ValueError, match=r"'nowhere\.csv' does not exist"):
+        Scatter.from_data("nowhere.csv")
+    with pytest.raises(ValueError, match="is a directory"):
+        Scatter.from_data(tmp_path)
+    with pytest.raises(ValueError, match=r"'a,b\\n1,2.*…' cannot be the name of a file"):
+        Scatter.from_data("a,b\n" + 1000 * "1,2\n")  # the text of a table instead of its path
+
+
+ASYMMETRIC = [[1.0, 0.5], [0.2, 1.0]]
+INDEFINITE = [[1.0, 0.9, -0.9], [0.9, 1.0, 0.9], [-0.9, 0.9, 1.0]]
+BAD_COVARIANCE = {
+    "n zero": (np.eye(2), 0, "n, the number of rows, must be a positive number, got 0"),
+    "n negative": (np.eye(2), -3, "positive number, got -3"),
+    "n NaN": (np.eye(2), np.nan, "positive number, got nan"),
+    "n infinite": (np.eye(2), np.inf, "positive number, got inf"),
+    "n boolean": (np.eye(2), True, "positive number, got True"),
+    "n text": (np.eye(2), "10", "positive number, got '10'"),
+    "n array": (np.eye(2), np.array([3]), "positive number"),
+    "asymmetric": (
+        ASYMMETRIC,
+        5,
+        r"not symmetric: entry \('x0', 'x1'\) = 0.5, but entry \('x1', 'x0'\) = 0.2",
+    ),
+    "indefinite": (INDEFINITE, 5, "not positive semi-definite: .*eigenvalue -0.8"),
+    "correlation above one": ([[1, 2], [2, 1]], 5, "not positive semi-definite"),
+    "not square": (np.ones((2, 3)), 5, r"must be square, got shape \(2, 3\)"),
+    "zero variance": (np.diag([1.0, 0.0]), 5, r"entry \('x1', 'x1'\) = 0 is no variance"),
+    "negative variance": (np.diag([1.0, -2.0]), 5, r"entry \('x1', 'x1'\) = -2 is no variance"),
+    "NaN": ([[1, np.nan], [np.nan, 1]], 5, r"entry \('x0', 'x1'\) = nan of the matrix is not finite"),
+    "1-D": ([1.0, 2.0], 5, "got 1D"),
+}
+
+
+@pytest.mark.parametrize(("cov", "n", "message"), BAD_COVARIANCE.values(), ids=BAD_COVARIANCE.keys())
+def test_bad_covariance_is_named(cov, n, message):
+    with pytest.raises(ValueError, match=message):
+        Scatter.from_covariance(cov, n)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"matrix": None}, "2 names were given for 1 columns"),
+        ({"matrix": ASYMMETRIC}, "not symmetric"),
+        ({"matrix": np.ones((2, 3))}, "must be square"),
+        ({"n": 0}, "positive number"),
+        ({"mean": np.zeros(3)}, "mean must hold one finite number for each of the 2"),
+        ({"scale": [1, np.nan]}, "scale must hold one finite number"),
+        ({"scale": [1, 0]}, "scale must be positive"),
+        ({"names": ("a",)}, "1 names were given for 2 columns"),
+    ],
+)
+def test_the_constructor_checks_too(change, message):
+    fields = {"matrix": np.eye(2), "n": 3, "mean": np.zeros(2), "scale": np.ones(2), "names": ("a", "b")}
+    with pytest.raises(ValueError, match=message):
+        Scatter(**(fields | change))
+
+
+def test_from_covariance_names():
+    with pytest.raises(ValueError, match="3 names were given for 2 columns"):
+        Scatter.from_covariance(np.eye(2), 5, names=["a", "b", "c"])
+
+
+def test_polars_is_not_imported():
+    code = "import sys; import ggmflow.data.scatter; sys.exit('polars' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_number_that_is_another_columns_name_is_refused():
+    shifted = Scatter.from_data(pd.DataFrame(X, columns=[1, 2, 3, 4]))
+    with pytest.raises(ValueError, match="1 may mean the column named '1' or position 1, which is column '2'"):
+        shifted.index([1])
+    assert shifted.index("1").tolist() == [0]
+    assert shifted.reorder([1, 0, 2, 3]).names == ("2", "1", "3", "4")  # an order is one of positions
+    assert shifted.index(0).tolist() == [0]  # no column has that name
+    assert Scatter.from_data(pd.DataFrame(X, columns=[0, 1, 2, 3])).index([1, 3]).tolist() == [1, 3]

@@ -1,0 +1,110 @@
+"""Short trainings as a program, with more devices or more processes than a test has, in double precision.
+
+python -m tests.support.sharded devices DIRECTORY              on 1, 2, 4 and 8 devices, which XLA_FLAGS provides
+python -m tests.support.sharded process DIRECTORY PORT K       process K of two, joined over loopback
+python -m tests.support.sharded script DIRECTORY               the script of the page about clusters, in one process
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+from unittest import mock
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ggmflow.data.scatter import Scatter
+from ggmflow.estimator import graphical_flow as estimator
+from ggmflow.flow.base import untrained_flow
+from ggmflow.model.conditions import Ranges
+from ggmflow.storage.cache import compilation_cache_enabled
+from ggmflow.train import loop as train
+from ggmflow.train.loop import Settings, default_settings
+from tests.support.toy import Toy, toy_loss, toy_noise
+
+SETTINGS = Settings(50, 4, 4)
+PAGE = Path(__file__).parents[2] / "docs" / "clusters.md"
+
+
+def short_training(kind, *, seed=1, noise=toy_noise, loss=toy_loss, **more):
+    """50 steps with 4 conditions × 4 draws of the toy flow, or of a blanket of two."""
+    ranges = Ranges((0.5, 8.0), (0.25, 1.25), (1.0, 1.0))
+    arguments = jax.random.key(seed), ranges.low, ranges.high, SETTINGS
+    with compilation_cache_enabled():
+        if kind == "toy":
+            with mock.patch.multiple(train, draw_noise=noise, flow_loss=loss):
+                return train.train(Toy(), *arguments, **more)
+        from tests.support.models import TABLE  # which computes
+
+        flow = untrained_flow(jax.random.key(0), "structured", Scatter.from_data(TABLE), np.arange(2), ranges)
+        flow = jax.tree.map(lambda leaf: leaf.astype(float) if eqx.is_inexact_array(leaf) else leaf, flow)
+        return train.train(flow, *arguments, **more)
+
+
+def keep(path, trained):
+    """Held-out ELBOs, and all numbers of the flow."""
+    numbers = [np.ravel(leaf) for leaf in jax.tree.leaves(trained.flow) if eqx.is_array(leaf)]
+    np.savez(path, elbo=[report.elbo for report in trained.history], numbers=np.concatenate(numbers))
+
+
+def same_noise(*args):
+    """As if both of two devices took the first part of the noise."""
+    return jnp.tile(toy_noise(*args)[:, :2], (1, 2, 1))
+
+
+def half_a_loss(flow, noise, conditions):
+    """As if two devices did not average, and the first had its way."""
+    return toy_loss(flow, noise[:, :2], conditions[:2])[0], toy_loss(flow, noise, conditions)[1]
+
+
+def on_devices(directory):
+    for kind, counts in (("toy", (1, 2, 4)), ("blanket", (1, 8))):
+        for count in counts:
+            keep(directory / f"{kind}{count}.npz", short_training(kind, devices=jax.devices()[:count]))
+    for name, mistake in (("noise", same_noise), ("loss", half_a_loss)):
+        jax.clear_caches()  # or what is compiled would be found by the structure of the flow
+        keep(directory / f"{name}.npz", short_training("toy", devices=jax.devices()[:1], **{name: mistake}))
+
+
+def short_settings(n_entries, many_temperatures, steps=None, batch_size=None):
+    return default_settings(n_entries, many_temperatures, 50, 16)
+
+
+def run_script(directory):
+    """The script of the page as it stands, in single precision, but for the number of steps and how processes join."""
+    (script,) = re.findall(r"^```text\n(import jax\n.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    os.chdir(directory)
+    with (
+        jax.enable_x64(False),
+        mock.patch.object(jax.distributed, "initialize"),
+        mock.patch.object(estimator, "default_settings", short_settings),
+    ):
+        namespace = {}
+        exec(script, namespace)
+        if jax.process_index() == 0:  # alone, while the other is on its own
+            mean = namespace["gf"].GraphicalFlow.load("model.ggmflow").posterior(lam=4.0, q=1.0).mean()
+            np.savez("script.npz", elbo=namespace["model"].history_["elbo"], mean=mean)
+
+
+def in_process(directory, port, k):
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(f"127.0.0.1:{port}", num_processes=2, process_id=k)
+    try:
+        short_training("toy", seed=k)
+    except ValueError as error:
+        (directory / f"refused{k}.txt").write_text(str(error))
+    trained = short_training("toy", checkpoint=directory / f"checkpoint{k}")
+    assert trained.flow.mean.is_fully_addressable
+    keep(directory / f"process{k}.npz", trained)
+    run_script(directory)
+
+
+if __name__ == "__main__":
+    train.CHUNK = 10  # five looks at the loss
+    what, directory, *more = sys.argv[1:]
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_numpy_dtype_promotion", "standard")
+    {"devices": on_devices, "process": in_process, "script": run_script}[what](Path(directory), *map(int, more))

@@ -1,0 +1,138 @@
+"""Every block of the README and the pages runs: Python in order with shared variables, commands with few steps."""
+
+import re
+import shlex
+import tomllib
+from importlib.util import find_spec
+from pathlib import Path
+
+import jax
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from ggmflow import explorer
+from ggmflow.cli.app import app
+from ggmflow.estimator import graphical_flow as estimator
+from tests.support.models import TABLE, no_training
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(\w*)", re.MULTILINE)
+SHELL = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.fixture(autouse=True)
+def jax_as_readers_have_it():
+    jax.config.update("jax_numpy_dtype_promotion", "standard")
+    yield
+    jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+def blocks_of(page):
+    """(line of the file where the code begins, code) of each Python block."""
+    text = page.read_text(encoding="utf-8")
+    return [(text.count("\n", 0, match.start(1)) + 1, match[1]) for match in BLOCK.finditer(text)]
+
+
+def name_of(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+def print_unmixed(*values, **options):
+    """Print, but no table of `Posterior.summary` in which numbers of ω_ij stand beside those of opposite sign."""
+    for table in values:
+        # Such a table knows its rule; one of differences between groups does not mix, its numbers have one sign.
+        if isinstance(table, pd.DataFrame) and "rule" in table.attrs and "difference" not in table:
+            of_entry = {"mean", "median", "lower", "upper"} & set(table)
+            assert not of_entry or not {"association", "p_positive"} & set(table), list(table)
+    print(*values, **options)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=name_of)
+def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    backend = matplotlib.get_backend(auto_select=False)
+    matplotlib.use("Agg")
+    try:
+        namespace = {"__name__": "__docs__", "print": print_unmixed}
+        for line, code in blocks_of(page):
+            # Blank lines in front make a traceback point into the page.
+            exec(compile("\n" * (line - 1) + code, page, "exec"), namespace)
+    finally:
+        plt.close("all")
+        if backend is not None:
+            matplotlib.use(backend)
+
+
+def test_blocks_are_found():
+    """Else a change of fences would turn the tests above off unseen."""
+    expected = {"README.md", *(f"docs/{name}.md" for name in ("index", "data", "training", "posterior", "flow"))}
+    assert expected | {"docs/baselines.md"} <= {name_of(page) for page in PAGES if blocks_of(page)}
+
+
+def commands_of(page):
+    """Lines of the shell blocks, without comments."""
+    lines = "".join(SHELL.findall(page.read_text(encoding="utf-8"))).splitlines()
+    return [words for words in (shlex.split(line, comments=True) for line in lines) if words]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)], ids=name_of)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_commands_of_a_page_run(page, tmp_path, monkeypatch):
+    """`ggmflow` for real, without training and without waiting for a browser; of others, that they exist."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(estimator, "train", no_training)
+    served = []
+    monkeypatch.setattr(explorer, "serve", lambda model, **options: served.append(model))
+    TABLE.to_csv("data.csv", index=False)
+    TABLE.mask(np.eye(len(TABLE), TABLE.shape[1], dtype=bool)).to_csv("blood.csv", index=False)
+    asked = {"explore": 0}
+    made = CliRunner().invoke(app, ["fit", "data.csv", "-o", "run", "--steps", "25"])  # pages may begin with a look
+    assert made.exit_code == 0, made.output
+    for name, *rest in commands_of(page):
+        if name == "ggmflow":
+            if rest[0] == "fit" and "--resume" not in rest:
+                rest += ["--force"]
+            result = CliRunner().invoke(app, [*rest, *(["--steps", "25"] if rest[0] == "fit" else [])])
+            assert result.exit_code == 0, (rest, result.output)
+            asked[rest[0]] = asked.get(rest[0], 0) + 1
+        elif name == "make":
+            assert re.search(rf"^{re.sub('-.*', '-%', rest[0])}:", (ROOT / "Makefile").read_text(), re.MULTILINE), rest
+        elif name == "pip":
+            extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+            assert rest[0] == "install" and re.fullmatch(r"\.\[(\w+)\]", rest[1])[1] in extras
+        else:
+            assert name.endswith("python") and rest[0] == "-m", f"what is {name}?"
+            assert find_spec(rest[1]) is not None, rest
+    assert len(served) == asked["explore"]
+
+
+def test_no_text_installs_the_package_from_an_index():
+    """There it is not: pages and messages say how to install from a clone, or which other packages are needed."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    sources = [path for place in ("src", "benchmarks", "experiments") for path in (ROOT / place).rglob("*.py")]
+    paths = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "Makefile", *sources]
+    texts = {name_of(path): path.read_text(encoding="utf-8") for path in paths}
+    wrong = [name for name, text in texts.items() if re.search(r"ggmflow\[|pip install\s+['\"]?ggmflow\b", text)]
+    assert not wrong
+    named = {extra for text in texts.values() for extra in re.findall(r"pip install [^\n`]*'\.\[(\w+)\]'", text)}
+    assert named and named <= set(extras)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_is_of_a_kind_that_is_run_or_shown(page):
+    """A fence of another kind would be code that nobody runs."""
+    kinds = set(FENCE.findall(page.read_text(encoding="utf-8")))
+    assert kinds <= {"", "python", "sh", "text", "rooms"}, kinds
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_fences_are_closed_and_pages_need_no_network(page):
+    text = page.read_text(encoding="utf-8")
+    assert text.count("\n```") % 2 == 0
+    assert not re.search(r"<script|cdn\.|\$\$", text)

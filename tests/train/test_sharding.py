@@ -1,0 +1,140 @@
+"""Draws of a step split over devices and processes: the same losses as on one device, and mistakes would be seen.
+
+Another number of devices is another order of sums. In double precision that is 1e-16 of a gradient, and TOLERANCE
+leaves room for what 50 steps make of it. Adam divides gradients by their size, or by 1e-8 if that is larger: weights
+whose gradient is nothing but rounding may move by 1e-16/1e-8 of a step, hence LOOSE for the weights of a blanket, some
+of which move by 3e-10. Its losses, sums over many more numbers, differ by 8e-12, and have ten times the room.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from benchmarks.training import Outcome
+from benchmarks.trust import sharding
+from ggmflow.train.devices import arrange
+from tests.support.models import TABLE
+
+TOLERANCE, LOOSE, SINGLE = 1e-11, 1e-8, 1e-5
+
+
+def start(*arguments, devices=1):
+    # Compiling takes longer than running.
+    flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    flags += f" --xla_force_host_platform_device_count={devices}"
+    strict = ["-W", "error::DeprecationWarning", "-W", "error::FutureWarning"]
+    command = [sys.executable, *strict, "-m", "tests.support.sharded", *map(str, arguments)]
+    environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def finish(*programs):
+    try:
+        ended = [(program.communicate(timeout=600)[0], program.returncode) for program in programs]
+    finally:
+        for program in programs:
+            program.kill()
+    for output, code in ended:
+        assert code == 0, output
+
+
+@pytest.fixture(scope="module")
+def on_devices(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("devices")
+    finish(start("devices", directory, devices=8))
+    return {path.stem: np.load(path) for path in directory.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["toy2", "toy4", "blanket8"])
+def test_devices_change_nothing(on_devices, name):
+    alone = on_devices[f"{name[:-1]}1"]
+    assert len(alone["elbo"]) == 5
+    rtol, atol = (10 * TOLERANCE, LOOSE) if name == "blanket8" else (TOLERANCE, TOLERANCE)
+    np.testing.assert_allclose(on_devices[name]["elbo"], alone["elbo"], rtol=rtol)
+    np.testing.assert_allclose(on_devices[name]["numbers"], alone["numbers"], rtol=TOLERANCE, atol=atol)
+
+
+@pytest.mark.parametrize("mistake", ["noise", "loss"])
+def test_mistakes_would_be_seen(on_devices, mistake):
+    """Two devices that take the same noise, or do not average: the losses tell, by a factor of a million.
+
+    One of them is enough, as in the comparison above; after ten steps the second mistake has done 2e-5.
+    """
+    found = np.abs(on_devices[mistake]["elbo"] / on_devices["toy1"]["elbo"] - 1)
+    assert found.max() > 1e-4 > 1e6 * TOLERANCE
+
+
+def test_two_processes_are_one(on_devices, tmp_path):
+    """Over loopback, with collectives of gloo: both have the same flow, and one writes the checkpoint.
+
+    So has the script of the page about clusters, in single precision: 2e-6 of the ELBO, of which training moves 6e-5.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    places = tmp_path / "joined", tmp_path / "alone"
+    for place in places:
+        place.mkdir()
+        TABLE.to_csv(place / "data.csv", index=False)
+    finish(*[start("process", places[0], port, k) for k in range(2)])
+    finish(start("script", places[1]))
+    joined, alone = (np.load(place / "script.npz") for place in places)
+    assert len(joined["elbo"]) == 5
+    for name in joined:
+        np.testing.assert_allclose(joined[name], alone[name], rtol=SINGLE, atol=SINGLE)
+    tmp_path = places[0]
+    first, second = (np.load(tmp_path / f"process{k}.npz") for k in range(2))
+    np.testing.assert_allclose(first["elbo"], on_devices["toy1"]["elbo"], rtol=TOLERANCE)
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name])
+    assert [(tmp_path / f"checkpoint{k}").exists() for k in range(2)] == [True, False]
+    for k in range(2):  # of different seeds
+        assert "process 1 is to train something else than process 0" in (tmp_path / f"refused{k}.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("split", "mistake", "holds"), [(1e-12, 1e-3, [True, True]), (1e-6, 1e-3, [False, True]), (0, 0, [True, False])]
+)
+def test_the_benchmark_has_a_bar_that_can_fail(split, mistake, holds, monkeypatch):
+    """With losses made up: a run of minutes is not for a test."""
+
+    def made_up(d, n, devices=1, **more):
+        factor = 1 + split * (devices > 1) + mistake * more.get("mistake", False)
+        return [Outcome([-3.0, -2.0 * factor], 0.1, 0.1, 1.0, 6)]
+
+    monkeypatch.setattr(sharding, "train", made_up)
+    assert [row.holds for row in sharding.measure(quick=True)] == holds
+
+
+# ------------------------------------------------------------------------------------------------ which devices do what
+def devices_of(*counts):
+    return [SimpleNamespace(process_index=k, id=k) for k, count in enumerate(counts) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("counts", "num_conditions", "num_draws", "shape"),
+    [
+        ((1,), 32, 4, (1, 1, 1)),
+        ((4,), 32, 4, (4, 1, 1)),
+        ((16,), 8, 4, (8, 2, 1)),  # more devices than conditions
+        ((64,), 8, 4, (8, 4, 1)),  # more than draws: 32 are used
+        ((6,), 32, 4, (4, 1, 1)),  # 4 of 6
+        ((3,), 48, 4, (3, 1, 1)),
+        ((2, 2), 32, 4, (4, 1, 1)),
+        ((3, 3), 32, 4, (4, 1, 1)),  # 2 of each
+        ((2, 1), 32, 4, (2, 1, 1)),  # 1 of each
+        ((1, 1, 1), 32, 4, (1, 1, 3)),  # all must take part, and do the same
+        ((1,), 1, 2, (1, 1, 1)),
+    ],
+)
+def test_as_many_devices_as_can_have_equal_parts(counts, num_conditions, num_draws, shape):
+    grid = arrange(devices_of(*counts), num_conditions, num_draws)
+    assert grid.shape == shape
+    used = [device.process_index for device in grid.ravel()]
+    assert set(used) == set(range(len(counts)))
+    assert len({used.count(k) for k in set(used)}) == 1
