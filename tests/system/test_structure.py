@@ -66,7 +66,7 @@ def foreign_private_names(tree):
 
 
 def too_long(path, tree):
-    """The module, its classes and functions that exceed their limits."""
+    """The module, its classes and functions that exceed their limits; the docstring of a function does not count."""
     if (lines := len(path.read_text(encoding="utf-8").splitlines())) > MODULE_LINES:
         yield f"{name_of(path)} has {lines} lines"
     for node in ast.walk(tree):
@@ -77,6 +77,8 @@ def too_long(path, tree):
         else:
             continue
         lines = node.end_lineno - node.lineno + 1
+        if limit == FUNCTION_LINES and ast.get_docstring(node):
+            lines -= node.body[0].end_lineno - node.body[0].lineno + 1
         if lines > limit and EXCUSE not in (ast.get_docstring(node) or ""):
             yield f"{name_of(path)}.{node.name} has {lines} lines"
 
