@@ -1,23 +1,32 @@
 # `make demo` and `make test` need nothing but Python 3.11+ and make; the rest is for developers.
+# CONTRIBUTING.md says how long each takes.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
-OLDEST_TESTS := $(addprefix tests/, explorer/test_server.py $(addprefix test_, data.py missing.py target.py cache.py io.py \
-	train.py weights.py estimator.py posterior.py))
-# Of the estimator what scikit-learn checks; all else of it is slow to compile.
-OLDEST_PARTS := (not test_estimator or scikit_learn_checks) and not ctrl_c and not no_move_waits
+OLDEST_TESTS := $(addprefix tests/, explorer/test_server.py data/test_scatter.py data/test_missing.py model/test_target.py \
+	storage/test_cache.py storage/test_archive.py train/test_loop.py posterior/test_weights.py posterior/test_posterior.py \
+	estimator/test_graphical_flow.py)
+# Of the estimator only scikit-learn's checks: its other tests are slow to compile.
+OLDEST_PARTS := (not test_graphical_flow or scikit_learn_checks) and not ctrl_c and not no_move_waits
 
-.PHONY: demo test test-oldest lint type docs check clean benchmark-exact benchmark-glasso
+.PHONY: demo test test-slow test-all test-oldest lint type docs check clean benchmark-exact benchmark-glasso
 
 demo: $(VENV)/.installed
 	$(BIN)/ggmflow demo
 
-# A file goes to one process, so that what its tests share is made once.
-test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+# A file goes to one process, so that its fixtures are made once. Slow tests carry the marker `slow`.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
-# The rooms that lean most on JAX, NumPy, pandas and scikit-learn, with the oldest versions of them that we allow.
+test: $(VENV)/.installed-test
+	$(PYTEST) -m 'not slow'
+
+test-slow: $(VENV)/.installed-test
+	$(PYTEST) -m slow
+
+test-all: test test-slow
+
+# The modules most sensitive to dependency versions, with the oldest versions that pyproject.toml allows.
 test-oldest: $(OLDEST)/.installed
 	XLA_FLAGS= $(OLDEST)/bin/python -m pytest -n 2 $(OLDEST_TESTS) -k '$(OLDEST_PARTS)'
 
@@ -31,7 +40,7 @@ type: $(VENV)/.installed-test
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-check: test lint type docs
+check: test-all lint type docs
 
 benchmark-%: $(VENV)/.installed-benchmark
 	$(BIN)/python -m benchmarks.$*
@@ -58,4 +67,4 @@ $(OLDEST)/.installed: pyproject.toml
 .SECONDARY:
 
 clean:
-	rm -rf $(VENV) $(OLDEST) .venv-audit demo site .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(OLDEST) .venv-audit .cache demo site .pytest_cache .ruff_cache

@@ -1,11 +1,11 @@
-"""Shared set-up: strict dtypes, so that a float32 never slips into a float64 computation unseen; one compile cache."""
+"""Shared set-up: strict dtypes, so that no float32 enters a float64 computation unnoticed; one compilation cache."""
 
 import gc
 import os
 from pathlib import Path
 
-# Tests mostly compile, and programs that are optimized less are compiled in three quarters of the time.
-# What users get is what `make demo` and `make test-oldest` run. Read when JAX first computes.
+# Tests mostly compile, and less optimized programs compile in three quarters of the time. `make demo` and
+# `make test-oldest` run with the settings users have. JAX reads this when it first computes.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true")
 
 import filelock
@@ -16,9 +16,11 @@ import pytest
 import ggmflow as gf
 from ggmflow.estimator import graphical_flow as estimator
 from tests.support.browser import browser, page  # noqa: F401
-from tests.support.models import KINDS, RANGES, TABLE, no_training
+from tests.support.models import COMMITTED, FILES, KINDS, RANGES, TABLE, no_training
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+CACHE = Path(__file__).parents[1] / ".cache" / "tests"
 
 
 @pytest.fixture(scope="session")
@@ -29,20 +31,21 @@ def shared_directory(tmp_path_factory):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def compilation_cache(shared_directory):
-    """What one worker has compiled the others load; the user's own cache is left alone.
+def compilation_cache():
+    """Workers share compiled programs, and later runs load them; the user's own cache is left alone.
 
-    GGMFLOW_CACHE, if set, is used as it is: that saves minutes from the second run on.
+    `make clean` removes them. GGMFLOW_CACHE, if set, is used instead.
     """
     with pytest.MonkeyPatch.context() as patch:
         if "GGMFLOW_CACHE" not in os.environ:
-            patch.setenv("GGMFLOW_CACHE", str(shared_directory / "compiled"))
+            CACHE.mkdir(parents=True, exist_ok=True)
+            patch.setenv("GGMFLOW_CACHE", str(CACHE))
         yield
 
 
 @pytest.fixture(scope="module", autouse=True)
-def compiled_programs_are_let_go():
-    """Each takes some of the memory areas that Linux grants a process, 65530; beyond them XLA crashes."""
+def clear_compiled_programs():
+    """Linux grants a process 65530 memory areas, of which each program takes some; beyond them XLA crashes."""
     yield
     maps = Path("/proc/self/maps")
     if maps.exists() and maps.read_bytes().count(b"\n") > 10_000:  # test_estimator alone needs 26 600
@@ -78,13 +81,17 @@ def compilations():
 
 @pytest.fixture(scope="session")
 def model(shared_directory):
-    """Fitted models by kind. The first worker that asks fits, the others load what it has saved."""
+    """Fitted models by kind.
+
+    The files of `tests/files` are loaded (`python -m tests.support.models` writes them); other kinds are fitted by the
+    first worker that needs them and loaded by the rest.
+    """
     known = {}
 
     def get(kind):
         if kind not in known:
-            path = shared_directory / f"{kind}.ggmflow"
-            with filelock.FileLock(f"{path}.lock"):
+            path = FILES / f"{kind}.ggmflow" if kind in COMMITTED else shared_directory / f"{kind}.ggmflow"
+            with filelock.FileLock(shared_directory / f"{kind}.lock"):
                 if path.exists():
                     known[kind] = gf.GraphicalFlow.load(path)
                 else:
@@ -97,5 +104,5 @@ def model(shared_directory):
 
 @pytest.fixture
 def untrained(monkeypatch):
-    """`fit` without training, for what does not depend on it."""
+    """`fit` without training, for tests that do not depend on it."""
     monkeypatch.setattr(estimator, "train", no_training)

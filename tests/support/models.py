@@ -1,5 +1,7 @@
 """Models of one small table that several tests share, and exact answers for them."""
 
+from pathlib import Path
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -16,6 +18,8 @@ from ggmflow.posterior.flow_source import FlowSource
 from ggmflow.train.loop import CHUNK, Report, Trained
 from tests.support.oracles import log_factor
 
+FILES = Path(__file__).parents[1] / "files"
+COMMITTED = ("full", "blanket")  # kinds of models in FILES
 NAMES = ["a", "b", "c", "d"]
 TABLE = pd.DataFrame(gf.simulate.toy_problem(4, 20, random_state=0)[0] * [1, 2, 0.5, 3] + 1, columns=NAMES)
 RANGES = {"lam": (0.5, 8.0), "q": (0.25, 1.25)}
@@ -114,3 +118,13 @@ def log_wishart(n, Psi):
     if not d:
         return 0.0
     return 0.5 * (n + d + 1) * (d * np.log(2) - np.linalg.slogdet(Psi)[1]) + multigammaln((n + d + 1) / 2, d)
+
+
+def main():
+    """Fit the models of `FILES` and write them."""
+    for kind in COMMITTED:
+        gf.GraphicalFlow(**RANGES, **KINDS[kind], random_state=0).fit(TABLE).save(FILES / f"{kind}.ggmflow")
+
+
+if __name__ == "__main__":
+    main()
