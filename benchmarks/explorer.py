@@ -20,9 +20,9 @@ from bokeh.document import Document
 from playwright.sync_api import Page, sync_playwright
 
 import ggmflow as gf
-from ggmflow.explorer import prepare
-from ggmflow.explorer.server import _listen, _stop
-from ggmflow.explorer.session import Prepared, Session, make_document
+from ggmflow.explorer import Prepared, make_document, prepare
+from ggmflow.explorer.server import listen, stop
+from ggmflow.explorer.session import Session
 from ggmflow.views import pairs as views
 
 # Keys are stamped by the browser when they arrive. Text has changed when the observer is told; Bokeh paints in the next
@@ -74,12 +74,13 @@ def main() -> None:
 def in_server(prepared: Prepared, moves: int) -> tuple[list[float], list[float], float]:
     """Seconds of each move, seconds of each in this thread, and seconds of one redraw at rest."""
     session, rng = Session(Document(), prepared), np.random.default_rng(0)
+    controls = session.controls
     session.changes.begin()
     session.redraw()
     wall, here = [], []
     for _ in range(moves):
-        session.lam.value = float(rng.uniform(session.lam.start, session.lam.end))
-        session.q.value = float(rng.uniform(*prepared.model.q_range_))
+        controls.lam.value = float(rng.uniform(controls.lam.start, controls.lam.end))
+        controls.q.value = float(rng.uniform(*prepared.model.q_range_))
         start, start_here = time.perf_counter(), time.thread_time()
         session.redraw()
         wall.append(time.perf_counter() - start)
@@ -95,23 +96,23 @@ def serving(prepared: Prepared) -> Iterator[str]:
     ready, known = threading.Event(), []
 
     async def answer() -> None:
-        server, address = await _listen(lambda doc: make_document(doc, prepared), 0)
+        server, address = await listen(lambda doc: make_document(doc, prepared), 0)
         server.start()
-        stop = asyncio.Event()
-        known.extend([address, asyncio.get_running_loop(), stop])
+        stopped = asyncio.Event()
+        known.extend([address, asyncio.get_running_loop(), stopped])
         ready.set()
-        await stop.wait()
-        await _stop(server)
+        await stopped.wait()
+        await stop(server)
 
     thread = threading.Thread(target=lambda: asyncio.run(answer()), daemon=True)
     thread.start()
     if not ready.wait(30):
         raise RuntimeError("the server did not start")
-    address, loop, stop = known
+    address, loop, stopped = known
     try:
         yield address
     finally:
-        loop.call_soon_threadsafe(stop.set)
+        loop.call_soon_threadsafe(stopped.set)
         thread.join(30)
 
 

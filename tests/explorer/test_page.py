@@ -15,8 +15,8 @@ from bokeh.models import ColumnDataSource, Div
 from ggmflow.estimator import graphical_flow as estimator
 from ggmflow.explorer import make_document, prepare
 from ggmflow.explorer.changes import Changes
-from ggmflow.explorer.server import _listen, _stop
-from ggmflow.explorer.session import RULES
+from ggmflow.explorer.server import listen, stop
+from ggmflow.explorer.state import RULES
 from ggmflow.model.conditions import Choice
 from ggmflow.views.export import entry_table
 from ggmflow.views.pairs import Surface, middle, num_draws_of
@@ -62,14 +62,14 @@ def start_server():
         ready, address = threading.Event(), []
 
         async def main():
-            server, url = await _listen(lambda doc: make_document(doc, prepared), 0)
+            server, url = await listen(lambda doc: make_document(doc, prepared), 0)
             server.start()
-            stop = asyncio.Event()
+            stopped = asyncio.Event()
             address.append(url)
-            running.append((asyncio.get_running_loop(), stop, thread))
+            running.append((asyncio.get_running_loop(), stopped, thread))
             ready.set()
-            await stop.wait()
-            await _stop(server)
+            await stopped.wait()
+            await stop(server)
 
         thread = threading.Thread(target=lambda: asyncio.run(main()))
         thread.start()
@@ -77,8 +77,8 @@ def start_server():
         return address[0]
 
     yield start
-    for loop, stop, thread in running:
-        loop.call_soon_threadsafe(stop.set)
+    for loop, stopped, thread in running:
+        loop.call_soon_threadsafe(stopped.set)
         thread.join(20)
 
 
@@ -433,11 +433,11 @@ def test_what_is_set_before_the_page_is_there_is_not_lost():
     changes.send()
     assert text.text == "early"
     changes.begin()
-    assert json.loads(changes.mail.data["text"][0]) == {text.id: {"text": "early"}}
+    assert json.loads(changes.message.data["text"][0]) == {text.id: {"text": "early"}}
     changes.set(text, text="early")
     changes.set(data, data={"x": np.array([1.0, np.nan])})
     changes.send()
-    assert json.loads(changes.mail.data["text"][0]) == {data.id: {"data": {"x": [1.0, None]}}}
+    assert json.loads(changes.message.data["text"][0]) == {data.id: {"data": {"x": [1.0, None]}}}
     assert text.text == "early" and changes.get(data, "data") == {"x": [1.0, None]}
 
 

@@ -49,12 +49,12 @@ def ask(make_request):
     """Answers of a running server, whose whole address the requests are made from."""
 
     async def answers():
-        running, address = await server._listen(lambda doc: None, 0)
+        running, address = await server.listen(lambda doc: None, 0)
         running.start()
         try:
             return [await AsyncHTTPClient().fetch(each, raise_error=False) for each in make_request(address)]
         finally:
-            await server._stop(running)
+            await server.stop(running)
 
     return IOLoop().run_sync(answers, timeout=20)
 
@@ -63,7 +63,7 @@ def say(make_request):
     """The first message of a running server to websockets; None where it ends the connection."""
 
     async def messages():
-        running, address = await server._listen(lambda doc: None, 0)
+        running, address = await server.listen(lambda doc: None, 0)
         running.start()
         said = []
         try:
@@ -74,7 +74,7 @@ def say(make_request):
                 connection.close()
             return said
         finally:
-            await server._stop(running)
+            await server.stop(running)
 
     return IOLoop().run_sync(messages, timeout=20)
 
@@ -225,9 +225,9 @@ def _token(running):
 
 def test_it_listens_on_this_machine_only():
     async def addresses():
-        running, _ = await server._listen(lambda doc: None, 0)
+        running, _ = await server.listen(lambda doc: None, 0)
         found = [each.getsockname()[0] for each in running._http._sockets.values()]
-        await server._stop(running)
+        await server.stop(running)
         return found
 
     assert set(IOLoop().run_sync(addresses)) <= {"127.0.0.1", "::1"}
@@ -247,7 +247,7 @@ def test_in_a_notebook_it_listens_on_this_machine_only(monkeypatch, untrained):
         running = list(curstate().uuid_to_server.values())
         found = [each.getsockname()[0] for one in running for each in one._http._sockets.values()]
         for one in running:
-            await server._stop(one)
+            await server.stop(one)
         return found
 
     found = IOLoop().run_sync(addresses)
@@ -283,10 +283,12 @@ def test_show_inline_outside_a_notebook_says_where_to_go(untrained):
 @pytest.mark.parametrize("more", [{"architecture": "paper", "temperature": (0.3, 1.0)}, {"lam": 2.0, "q": 1.0}])
 def test_two_temperatures_and_ranges_that_are_points(untrained, more):
     page = Session(Document(), prepare(quick(**more).fit(TABLE), evidence=False))
-    page.temperature.value = page.temperature.start + 0.1 * (page.temperature.end - page.temperature.start)
+    page.controls.temperature.value = page.controls.temperature.start + 0.1 * (
+        page.controls.temperature.end - page.controls.temperature.start
+    )
     page.redraw()
-    lam, q, temperature = page.condition
-    assert temperature == (0.3 if "architecture" in more else page.seen.temperature)
+    lam, q, temperature = page.state.condition
+    assert temperature == (0.3 if "architecture" in more else page.view.temperature)
     assert (lam, q) == (2.0, 1.0 if "q" in more else 0.75)
 
 
@@ -298,14 +300,14 @@ def test_the_line_of_python_gives_what_is_shown(untrained, temperature):
     model = quick(**ranges).fit(TABLE)
     page = Session(Document(), prepare(model, evidence=False))
     for ends in ("value", "start", "end"):
-        for slider in page.sliders:
+        for slider in page.controls.sliders:
             slider.value = getattr(slider, ends)
         page.redraw()
-        line = re.search(r"<code>(.*)</code>", page.texts["trust"].text)[1]
+        line = re.search(r"<code>(.*)</code>", page.panels.texts["trust"].text)[1]
         post = eval(line, {"model": model})
-        i, j = page.seen.pairs["i"], page.seen.pairs["j"]
-        np.testing.assert_array_equal(post.association()[i, j], page.seen.pairs["association"])
-        assert post.temperature == pytest.approx(page.seen.temperature) and post.num_draws == 256
+        i, j = page.view.pairs["i"], page.view.pairs["j"]
+        np.testing.assert_array_equal(post.association()[i, j], page.view.pairs["association"])
+        assert post.temperature == pytest.approx(page.view.temperature) and post.num_draws == 256
         if ends != "value":
             shown = np.array([post.lam, post.q, post.temperature])
             end = [getattr(model, f"{name}_range_")[ends == "end"] for name in ranges]
@@ -320,7 +322,7 @@ def test_no_move_waits_for_a_compiler(untrained, compilations):
     prepare(model, evidence=False)
     compilations.clear()
     page = Session(Document(), prepared)
-    for slider in page.sliders:
+    for slider in page.controls.sliders:
         for share in (0.0, 1.0, 0.5):
             slider.value = slider.start + share * (slider.end - slider.start)
             page.redraw()
