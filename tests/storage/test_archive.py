@@ -279,7 +279,7 @@ def test_foreign_files(path, content, message):
 def test_foreign_archives(path, compression):
     with zipfile.ZipFile(path, "w", compression) as zipped:
         zipped.writestr("readme.txt", "hello" * 100)
-    refused(path, "is a ZIP zipped, but not a ggmflow model: it has no header.json")
+    refused(path, "is a ZIP archive, but not a ggmflow model: it has no header.json")
     with path.open("wb") as file:
         np.savez(file, a=np.zeros(3))
     refused(path, "not a ggmflow model")

@@ -16,7 +16,7 @@ from ggmflow.data.scatter import Scatter
 from ggmflow.flow.base import untrained_flow
 from ggmflow.model.conditions import Ranges
 from ggmflow.storage import memory
-from ggmflow.storage.memory import available, in_words, require
+from ggmflow.storage.memory import available, format_bytes, require
 from ggmflow.train import loop as train
 from tests.support.models import TABLE
 
@@ -87,8 +87,8 @@ def test_this_machine_has_some():
 @pytest.mark.parametrize(
     ("size", "words"), [(0, "0 bytes"), (999, "999 bytes"), (3.2e9, "3.2 GB"), (8e13, "80 TB"), (1e20, "1e+05 PB")]
 )
-def test_sizes_in_words(size, words):
-    assert in_words(size) == words
+def test_sizes_format_bytes(size, words):
+    assert format_bytes(size) == words
 
 
 def test_the_message_says_all(monkeypatch):
