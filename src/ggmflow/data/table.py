@@ -268,7 +268,7 @@ def _without_row_labels(rows: list[tuple[int, list[str]]], depth: int) -> list[t
     empty = len(header) > 1 and not header[0].strip() and all(name.strip() for name in header[1:])
     if not left_out and not empty:
         return rows
-    warnings.warn("the first column has no name: it is taken for row labels and left out", stacklevel=5 + depth)
+    warnings.warn("the first column has no name: it is taken for labels of the rows and left out", stacklevel=5 + depth)
     return [(rows[0][0], header if left_out else header[1:]), *((line, row[1:]) for line, row in body)]
 
 
