@@ -46,6 +46,8 @@ from ggmflow.data.scatter import Scatter
 from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.posterior.source import DrawsError
 from ggmflow.storage import archive
+from ggmflow.storage.json_values import plain
+from ggmflow.storage.replace import TEMPORARY, write_text
 from ggmflow.views.export import csv_text, edge_table, entry_table
 
 _ATTEMPTS = 4  # to read a run whose fit is just being replaced, which takes a moment
@@ -184,7 +186,7 @@ def _place(path: Path, new: dict[str, Any], resume: bool, force: bool) -> Path:
     beside = path / NEXT
     if beside.is_symlink():
         beside.unlink()  # not ours, and it may lead anywhere
-    for leftover in (*path.glob(f"{archive.TEMPORARY}*"), *beside.glob(f"{archive.TEMPORARY}*")):
+    for leftover in (*path.glob(f"{TEMPORARY}*"), *beside.glob(f"{TEMPORARY}*")):
         leftover.unlink()  # of a process that was killed while it wrote
     if gave_up(beside):
         shutil.rmtree(beside)  # or whoever comes next without --force would go on with it, and replace what is finished
@@ -216,10 +218,10 @@ def _fit(model: GraphicalFlow, scatter: Scatter, path: Path) -> None:
 def _write_results(model: GraphicalFlow, path: Path, record: dict[str, Any]) -> None:
     post = model.posterior()  # chooses λ and q, which the model remembers
     model.save(path / MODEL)
-    archive.write_text(path / EDGES, csv_text(edge_table(entry_table(post))))
+    write_text(path / EDGES, csv_text(edge_table(entry_table(post))))
     data = record["data"]
     size = {"rows": f"{data['rows']:g}", "d": len(data["columns"])}
-    archive.write_text(path / README, _README.format(version=archive.versions()["ggmflow"], file=data["file"], **size))
+    write_text(path / README, _README.format(version=archive.versions()["ggmflow"], file=data["file"], **size))
 
 
 def _new_record(model: GraphicalFlow, scatter: Scatter, data: Mapping[str, Any], command: str) -> dict[str, Any]:
@@ -237,7 +239,7 @@ def _new_record(model: GraphicalFlow, scatter: Scatter, data: Mapping[str, Any],
         "updated": _now(),
         "seconds": 0.0,
     }
-    return archive.plain(record)
+    return plain(record)
 
 
 def _begin(path: Path, new: dict[str, Any], resume: bool, force: bool) -> dict[str, Any]:
@@ -290,8 +292,8 @@ def _show(value: Any) -> str:
 
 
 def _write_record(path: Path, record: dict[str, Any]) -> None:
-    record = archive.plain(record | {"updated": _now()})
-    archive.write_text(path / RECORD, json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    record = plain(record | {"updated": _now()})
+    write_text(path / RECORD, json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _write_end(path: Path, status: str, seconds: float) -> None:

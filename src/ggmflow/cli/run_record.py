@@ -15,7 +15,7 @@ from typing import Any
 
 import filelock
 
-from ggmflow.storage import archive
+from ggmflow.storage.replace import TEMPORARY
 from ggmflow.views.formats import EXPORTS
 
 FORMAT = 1
@@ -206,7 +206,7 @@ def _is_run(path: Path) -> bool:
 
 def _foreign(path: Path) -> Iterator[Path]:
     """Files that no run of ours has left."""
-    return (entry for entry in path.iterdir() if entry.name != _LOCK and not entry.name.startswith(archive.TEMPORARY))
+    return (entry for entry in path.iterdir() if entry.name != _LOCK and not entry.name.startswith(TEMPORARY))
 
 
 @contextmanager

@@ -24,7 +24,8 @@ from threadpoolctl import threadpool_limits
 from ggmflow.data.scatter import Scatter
 from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.posterior.source import as_seed
-from ggmflow.storage import archive
+from ggmflow.storage.json_values import plain
+from ggmflow.storage.replace import replacing
 from ggmflow.train.progress import counting_bar
 
 _SUFFIX = ".ggmflow"
@@ -190,7 +191,7 @@ def _load_same(path: Path, asked: dict[str, Any], wanted: Scatter) -> GraphicalF
         if name != "progress" and _comparable(saved[name]) != _comparable(asked[name])
     ]
     (header, arrays), (other_header, others) = model.scatter_.to_arrays(), wanted.to_arrays()
-    if archive.plain(header) != archive.plain(other_header) or any(
+    if plain(header) != plain(other_header) or any(
         not np.array_equal(array, others[name], equal_nan=True) for name, array in arrays.items()
     ):
         changes.insert(0, "its data differ")
@@ -202,7 +203,7 @@ def _load_same(path: Path, asked: dict[str, Any], wanted: Scatter) -> GraphicalF
 def _keep(path: Path, content: bytes) -> None:
     """A full disk is no reason to lose the models that are in memory."""
     try:
-        with archive.replacing(path) as temporary:
+        with replacing(path) as temporary:
             Path(temporary).write_bytes(content)
     except OSError as error:
         message = f"{path} could not be written ({error.strerror or error}): this model is in memory only"
@@ -223,7 +224,7 @@ def _from_bytes(content: bytes) -> GraphicalFlow:
 
 
 def _comparable(value: Any) -> Any:
-    return archive.plain(value.tolist() if isinstance(value, np.ndarray) else value)
+    return plain(value.tolist() if isinstance(value, np.ndarray) else value)
 
 
 def _fit_all(jobs: dict[str, tuple[Any, dict[str, Any]]], n_jobs: int | None) -> Iterator[_Result]:
