@@ -23,7 +23,7 @@ import ggmflow as gf
 from ggmflow.explorer import prepare
 from ggmflow.explorer.server import _listen, _stop
 from ggmflow.explorer.session import Prepared, Session, make_document
-from ggmflow.views import pairs as views
+from ggmflow.views.pairs import num_draws_of
 
 # Keys are stamped by the browser when they arrive. Text has changed when the observer is told; Bokeh paints in the next
 # frame, in a callback that was asked for before ours.
@@ -52,7 +52,7 @@ def main() -> None:
     X, _ = gf.simulate.toy_problem(arguments.n_features, 100, random_state=0)
     model = gf.GraphicalFlow(steps=100, random_state=0, progress=False).fit(X)
     prepared = prepare(model, evidence=False)
-    few, many = (views.num_draws_of(model, quick) for quick in (True, False))
+    few, many = (num_draws_of(model, quick) for quick in (True, False))
     wall, here, rest = in_server(prepared, arguments.moves)
     with serving(prepared) as address:
         drawn, seen = in_browser(address, many, arguments.moves)

@@ -117,15 +117,6 @@ def test_layout_fills_a_disc_and_is_the_same_for_the_same_posterior(large, wide,
     assert distance[edges].mean() < 0.4 * distance[np.ix_(core, core)].mean()
 
 
-def test_circle_has_every_node_once():
-    edges = np.zeros((12, 12), bool)
-    edges[0, 5] = edges[5, 0] = edges[3, 4] = edges[4, 3] = True
-    positions = plot.layout(edges)
-    np.testing.assert_allclose(np.linalg.norm(positions, axis=1), 1)
-    np.testing.assert_array_equal(positions, plot.layout(edges))
-    assert len(np.unique(positions.round(6), axis=0)) == 12
-
-
 def test_what_does_not_belong_together_is_refused(post, ax):
     with pytest.raises(ValueError, match="needs edges and names"):
         plot.network(OMEGA, ax=ax)

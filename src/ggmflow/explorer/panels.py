@@ -31,7 +31,8 @@ from scipy.interpolate import pchip_interpolate
 
 from ggmflow.explorer.changes import Changes
 from ggmflow.explorer.geometry import brief, histogram_ends, lam_ticks, short, sides
-from ggmflow.views.pairs import Density, Surface, View
+from ggmflow.views.pairs import Density, View
+from ggmflow.views.surface import Surface
 
 COLUMNS = {"row": "variable", "column": "variable", "association": "assoc.", "lower": "lower", "upper": "upper"}
 COLUMNS |= {"shown": "P(edge)"}

@@ -46,9 +46,10 @@ from ggmflow.explorer.panels import (
     Pairs,
     Plane,
 )
-from ggmflow.views import pairs as views
 from ggmflow.views.export import csv_text, entry_table, graphml
-from ggmflow.views.pairs import Surface, View
+from ggmflow.views.layout import network_layout
+from ggmflow.views.pairs import View, density, middle, num_draws_of, view
+from ggmflow.views.surface import Surface, evidence_surface
 
 # What makes an edge: label, rule, level of the intervals.
 RULES = {
@@ -143,12 +144,12 @@ def prepare(model: GraphicalFlow, *, evidence: bool = True, data_name: str | Non
     # Cold posteriors need double precision, which is another program: the first move there would wait for its compiler.
     for temperature in {*model.temperature_range_}:
         for quick in (True, False):
-            views.view(model, temperature=temperature, num_draws=views.num_draws_of(model, quick))
-    surface = views.evidence_surface(model) if evidence else None
-    lam, q, temperature = views.middle(model)
+            view(model, temperature=temperature, num_draws=num_draws_of(model, quick))
+    surface = evidence_surface(model) if evidence else None
+    lam, q, temperature = middle(model)
     if surface is not None:
         lam, q, _ = surface.best
-    return Prepared(model, views.layout(model), surface, (lam, q, temperature), data_name)
+    return Prepared(model, network_layout(model), surface, (lam, q, temperature), data_name)
 
 
 def make_document(doc: Document, prepared: Prepared) -> None:
@@ -392,8 +393,8 @@ class Session:
         """Draw the present condition; at rest with more draws."""
         start = perf_counter()
         rule, level = RULES[str(self.rule.value)]
-        num_draws = views.num_draws_of(self.model, quick=not at_rest)
-        self.seen = views.view(self.model, *self.condition, rule=rule, level=level, num_draws=num_draws)
+        num_draws = num_draws_of(self.model, quick=not at_rest)
+        self.seen = view(self.model, *self.condition, rule=rule, level=level, num_draws=num_draws)
         self._draw(self.seen, start)
         if at_rest:
             self._count()
@@ -420,7 +421,7 @@ class Session:
         changes.set(self.along_lam.cursor, location=seen.lam)
         self.pairs.update(changes, seen, self.pair)
         self.forest.update(changes, seen, shown.tolist())
-        self.posterior.update(changes, None if first is None else views.density(seen, first))
+        self.posterior.update(changes, None if first is None else density(seen, first))
         self._name(seen, first)
         if start is not None:
             self._describe(seen, perf_counter() - start)
@@ -474,7 +475,7 @@ class Session:
         at = f"{seen.lam!r}, {seen.q!r}" + ("" if posterior else f", {seen.temperature!r}")
         kind, detail = seen.message.split(":", 1)
         verdict = f"<span class={seen.verdict}>{kind}</span>"
-        if seen.posterior.num_draws < views.num_draws_of(self.model):  # too few for a verdict
+        if seen.posterior.num_draws < num_draws_of(self.model):  # too few for a verdict
             verdict, detail = "<span class=faint>In motion:</span>", f"{seen.posterior.num_draws} draws."
         self._say(
             "trust",
@@ -495,8 +496,8 @@ class Session:
         found = self.edges_at.setdefault((q, T, rule, level), {})
         left = [lam for lam in np.geomspace(*self.model.lam_range_, _COUNTED).tolist() if lam not in found]
         if left:
-            few = min(4 * views.num_draws_of(self.model, quick=True), views.num_draws_of(self.model))
-            found[left[0]] = views.view(self.model, left[0], q, T, rule=rule, level=level, num_draws=few).n_edges
+            few = min(4 * num_draws_of(self.model, quick=True), num_draws_of(self.model))
+            found[left[0]] = view(self.model, left[0], q, T, rule=rule, level=level, num_draws=few).n_edges
         self.along_lam.update(self.changes, found)
         self.changes.send()
         if len(left) > 1:

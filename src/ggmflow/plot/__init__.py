@@ -7,9 +7,11 @@ from ggmflow.plot.comparison import against_graphical_lasso, differences, edge_i
 from ggmflow.plot.evidence import evidence_curve, evidence_surface
 from ggmflow.plot.heat_maps import heat_map
 from ggmflow.plot.lines import entries_along_lam, entry_across_q, intervals_along_lam, mode_path, solution_path
-from ggmflow.plot.networks import layout, network, network_layout
+from ggmflow.plot.networks import network
 from ggmflow.plot.quality import fit_quality, training_curve, weight_tail
 from ggmflow.plot.style import NEGATIVE, NEUTRAL, POSITIVE
+from ggmflow.views.layout import circle_layout as layout
+from ggmflow.views.layout import network_layout
 
 __all__ = [
     # along λ and q

@@ -37,7 +37,7 @@ from ggmflow.plot.style import (
     open_frame,
     set_title,
 )
-from ggmflow.views import pairs as views
+from ggmflow.views.pairs import middle
 
 _MOST_LINES = 400  # more grey lines than this are a grey area
 
@@ -246,10 +246,10 @@ def entry_across_q(
     qs = np.linspace(*model.q_range_, 9) if q is None else np.unique(np.atleast_1d(np.asarray(q, float)))
     conditions = [(lam, each, temperature) for each in qs.tolist()]
     found = ask(model, conditions, lambda post: quantiles_of(post, probs, pairs, scale)[:, 0], num_draws)
-    low, middle, high = np.array(found).T
+    low, median, high = np.array(found).T
     ax = new_axes(ax)
     bars = {"fmt": "o", "color": LINES[0], "ms": 5, "capsize": 3, "lw": 1.5, "label": f"median, {level:.0%} interval"}
-    handles: list = [ax.errorbar(qs, middle, yerr=[middle - low, high - middle], **bars)]
+    handles: list = [ax.errorbar(qs, median, yerr=[median - low, high - median], **bars)]
     if references is None:
         S, n = model.scatter_.matrix, model.scatter_.n
         references = {"graphical lasso": solve_path(S, n, [lam], 1.0, query).precision[0]}
@@ -259,12 +259,12 @@ def entry_across_q(
         if rows.ndim < 2 or rows.shape[-2:] != (len(query), len(names)):
             raise ValueError(f"{label!r} must end in shape {(len(query), len(names))}, it has shape {rows.shape}")
         values = _values(rows.reshape(-1, *rows.shape[-2:]), pairs, query, scale)[:, 0]
-        low, middle, high = np.quantile(values, probs)
+        low, median, high = np.quantile(values, probs)
         # Beside each other and beside the model's own interval, so that all can be seen.
         at, colour = 1 + step * (k + 1), LINES[(k + 1) % len(LINES)]
         style = {"fmt": MARKERS[(k + 1) % len(MARKERS)], "color": colour, "ms": 6, "capsize": 3, "lw": 1.2}
-        bar = None if len(values) == 1 else [[middle - low], [high - middle]]
-        handles.append(ax.errorbar([at], [middle], yerr=bar, label=label, **style))
+        bar = None if len(values) == 1 else [[median - low], [high - median]]
+        handles.append(ax.errorbar([at], [median], yerr=bar, label=label, **style))
     ax.axhline(0, color=NEUTRAL, lw=0.6)
     ax.set(xlabel="exponent q", ylabel=scale_name(scale, model))
     legend_below(ax, handles)
@@ -346,7 +346,7 @@ def _lams(model: GraphicalFlow, lam: ArrayLike | None, count: int) -> Float[np.n
 def _pairs(model: GraphicalFlow, entries: Entry | Iterable[Entry] | None, count: int) -> Positions:
     if entries is not None:
         return find_pairs(entries, model.scatter_.names, model.query_)
-    return ask(model, [views.middle(model)], lambda post: strongest(post, count), 1000)[0]
+    return ask(model, [middle(model)], lambda post: strongest(post, count), 1000)[0]
 
 
 def _temperature(temperature: float) -> str:

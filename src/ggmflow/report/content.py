@@ -16,7 +16,7 @@ from ggmflow.posterior.edges import EdgeSelection
 from ggmflow.posterior.posterior import PoorFitWarning
 from ggmflow.posterior.weights import Verdict, khat_limit
 from ggmflow.train.progress import counting_bar
-from ggmflow.views import pairs as views
+from ggmflow.views.pairs import View, num_draws_of, view
 
 LEVEL, THRESHOLD = 0.9, 0.1
 RULES = ("f1", "interval", "fdr")
@@ -141,7 +141,7 @@ def collect(model: GraphicalFlow, lam: ArrayLike | None = None, q: ArrayLike | N
         Values of the grid; default twelve λ and six q across the fitted ranges, nine and four where there are very many
         pairs, the selected ones among them.
     """
-    ranges, num_draws = model._fitted_ranges, max(views.num_draws_of(model), _MIN_DRAWS)
+    ranges, num_draws = model._fitted_ranges, max(num_draws_of(model), _MIN_DRAWS)
     num_lam, num_q = (12, 6) if model.flow_.n_entries <= _MANY else (9, 4)
     lams = np.geomspace(*ranges.lam, num_lam) if lam is None else _given("lam", lam)
     qs = np.linspace(*ranges.q, num_q) if q is None else _given("q", q)
@@ -227,8 +227,8 @@ def _start(lams: np.ndarray, qs: np.ndarray, choice: Choice | None, evidence: np
     return len(lams) // 2, len(qs) // 2
 
 
-def _look(model: GraphicalFlow, lam: float, q: float, num_draws: int, evidence: bool) -> tuple[views.View, Point]:
-    seen = views.view(model, lam, q, rule=RULES[0], level=LEVEL, num_draws=num_draws)
+def _look(model: GraphicalFlow, lam: float, q: float, num_draws: int, evidence: bool) -> tuple[View, Point]:
+    seen = view(model, lam, q, rule=RULES[0], level=LEVEL, num_draws=num_draws)
     post, pairs = seen.posterior, seen.pairs
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PoorFitWarning)  # the page says it
@@ -240,7 +240,7 @@ def _look(model: GraphicalFlow, lam: float, q: float, num_draws: int, evidence: 
     value, se, by_weights = np.nan, np.nan, True
     if evidence and (model.lam_range_[0] < model.lam_range_[1] or model.q_range_[0] < model.q_range_[1]):
         # With as few draws as the choice itself rests on, so that the page shows what was compared.
-        table = model.evidence(lam, q, exact=False, num_draws=views.num_draws_of(model))
+        table = model.evidence(lam, q, exact=False, num_draws=num_draws_of(model))
         value, se = table.loc[0, ["log_evidence", "se"]].to_numpy(float)
         by_weights = table.loc[0, "method"] != "cumulant"
     return seen, Point(

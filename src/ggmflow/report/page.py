@@ -23,7 +23,8 @@ from ggmflow.report import text as words
 from ggmflow.report.content import FIELDS, RULES, Numbers, collect
 from ggmflow.report.svg import escape
 from ggmflow.storage.archive import replacing
-from ggmflow.views import pairs as views
+from ggmflow.views.layout import network_layout
+from ggmflow.views.pairs import num_draws_of
 
 
 def write_report(
@@ -122,14 +123,14 @@ def render(
         "date": datetime.date.today().isoformat(),
         "at": words.condition(numbers, *numbers.start),
         "rule": escape(point.selections[0].rule),
-        "network": drawing.network(numbers, names, query, views.layout(model)),
+        "network": drawing.network(numbers, names, query, network_layout(model)),
         "light": point.verdict,
         "verdict": words.VERDICTS[point.verdict],
         "trust": escape(words.trust(point, numbers)),
         "reliability": words.reliability(numbers),
         "num_draws": str(numbers.num_draws),
         "khat_limit": f"{numbers.khat_limit:.2g}",
-        "evidence_draws": str(views.num_draws_of(model)),
+        "evidence_draws": str(num_draws_of(model)),
     }
     check = model.scatter_.check
     parts |= sections.about_point(numbers, names, island, caution=check is not None and bool(check.serious))
