@@ -1,6 +1,6 @@
-"""Pictures with matplotlib: every function draws on the axes it is given, or on new ones, and returns them.
+"""Plots with matplotlib: every function draws on the given axes, or on new ones, and returns them.
 
-Positive is blue and solid, negative orange and dashed. No global style is touched.
+Positive associations are blue and solid, negative ones orange and dashed. No global style is changed.
 """
 
 from ggmflow.plot.comparison import against_graphical_lasso, differences, edge_intervals, edge_ranking
@@ -33,7 +33,7 @@ __all__ = [
     # choice of λ and q
     "evidence_curve",
     "evidence_surface",
-    # how good is the fit
+    # quality of the fit
     "training_curve",
     "fit_quality",
     "weight_tail",

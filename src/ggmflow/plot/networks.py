@@ -1,6 +1,6 @@
-"""Networks: an edge is as wide as its association is strong, solid and blue if positive, dashed and orange if negative.
+"""Networks: the width of an edge is the strength of its association; positive is solid blue, negative dashed orange.
 
-Positions come from `network_layout`, once, so that graphs at different λ and q can be laid side by side.
+Positions are computed once by `network_layout`, so that graphs at different λ and q can be compared.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from ggmflow.posterior.posterior import Posterior
 from ggmflow.views.layout import circle_layout, network_layout
 
 _QUERY = "#fff3bf"  # behind the names of query variables, whose frame is thicker too
-_FEW = 40  # up to so many variables, those without an edge are drawn
+_FEW = 40  # largest number of variables for which those without an edge are drawn
 
 
 def network(
@@ -36,34 +36,34 @@ def network(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Graph of a posterior, or of one precision matrix: width is the size of an association, colour its sign.
+    """Draw the graph of a posterior, or of one precision matrix: width is the size of an association, colour its sign.
 
     Parameters
     ----------
     precision
         A posterior, or Ω.
     edges
-        Which pairs to join: what `select_edges` gave, or an array of bool whose diagonal does not count. Default: by
-        `rule`, if there is a posterior.
+        Pairs to join: a result of `select_edges`, or an array of bool whose diagonal is ignored. Default: the edges of
+        the posterior by `rule`.
     names
         Node labels; default those of the posterior.
     rule
-        One of those of `Posterior.select_edges`.
+        Rule of `Posterior.select_edges`.
     highlight
-        Pairs to draw as usual; the other edges are dotted. Default: all.
+        Edges to draw as usual; the other edges are dotted. Default: all.
     positions
         Node positions, from `network_layout` or `layout`, so that several graphs can be compared.
     isolated
-        Whether to draw variables without an edge; default up to 40 of them. Query variables always are; of the
-        others next to a query only those with an edge.
+        Whether to draw variables without an edge; default: if there are at most 40 variables and no query. Query
+        variables are always drawn.
     width
-        Points of an association of 1; others in proportion.
+        Line width in points of an association of 1; other widths are in proportion.
     key
-        Whether to explain widths and signs below; default for a posterior.
+        Whether to draw a legend of widths and signs; default: for a posterior.
     title
-        Default: the condition, how many edges there are, and by which rule.
+        Default: the condition, the number of edges and the rule.
     ax
-        Axes to draw on.
+        Axes to draw on; default new ones.
 
     Returns
     -------
@@ -109,15 +109,15 @@ def network(
     _frame(ax, positions[shown] if shown.any() else positions)
     _nodes(ax, positions, names, np.flatnonzero(shown), touched, query if not whole else query[:0])
     if key or (key is None and post is not None):
-        words = "partial correlation" if post is None else scale_name("association", post)
-        _explain(ax, strength[pairs[:, 0], pairs[:, 1]], width, words)
+        scale = "partial correlation" if post is None else scale_name("association", post)
+        _draw_key(ax, strength[pairs[:, 0], pairs[:, 1]], width, scale)
     hidden = int(len(names) - shown.sum())
     set_title(ax, title or ("" if post is None else _describe(post, chosen, len(pairs), hidden)))
     return ax
 
 
 def _dashes(lw: float) -> tuple[float, tuple[float, float]]:
-    """Dashes, in units of the width as matplotlib wants them: thin lines need longer ones to be seen."""
+    """Dashes in units of the line width, as matplotlib expects; thin lines need longer ones to be visible."""
     return 0, (max(1.6, 4 / max(lw, 0.1)), max(0.8, 2 / max(lw, 0.1)))
 
 
@@ -137,14 +137,14 @@ def _nodes(
     touched: Float[np.ndarray, " d"],
     query: Int[np.ndarray, " s"],
 ) -> None:
-    """Names in boxes where they fit, beside a dot where they do not, a dot alone where there is no room at all.
+    """Names in boxes if they fit, else beside a dot, else only a dot.
 
-    Query variables come first, then those with the strongest associations.
+    Query variables are placed first, then those with the strongest associations.
     """
     asked = set(query.tolist())
     order = sorted(shown.tolist(), key=lambda k: (k not in asked, -touched[k]))
     taken = np.empty((0, 4))  # boxes in points: left, bottom, right, top
-    # Layout engines shrink axes later: reckon with a little less than there is.
+    # Layout engines shrink axes later: assume a little less space.
     points = 0.85 * 72 * min(inches(ax)) / np.ptp(ax.get_xlim())
     at = {k: positions[k] * points for k in order}
     dots = np.array([[*(at[k] - 3), *(at[k] + 3)] for k in order]).reshape(-1, 4)
@@ -155,7 +155,7 @@ def _nodes(
         for shift in _SHIFTS:
             middle = at[k] + np.array(shift) * (half + 4)
             box = np.array([*(middle - half), *(middle + half)])
-            # A box may not hide another node; a name beside its dot may not touch one.
+            # A box must not hide another node, and a name beside its dot must not touch one.
             if not overlaps(box, taken) and not overlaps(box, others):
                 taken = np.vstack([taken, box])
                 break
@@ -176,7 +176,7 @@ def _nodes(
             beside.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
 
 
-# Where a name may stand: on its node, then around it.
+# Positions of a name relative to its node, in order of preference.
 _SHIFTS = ((0, 0), (0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1))
 
 
@@ -185,8 +185,8 @@ def _dot(ax: Axes, position: Float[np.ndarray, " 2"], asked: bool) -> None:
     ax.plot(*position, "o", ms=5, mfc=face, mec=NEUTRAL, mew=1.5 if asked else 0.8, zorder=2)
 
 
-def _explain(ax: Axes, weights: Float[np.ndarray, " m"], width: float, words: str) -> None:
-    """A scale of widths and what dashes mean."""
+def _draw_key(ax: Axes, weights: Float[np.ndarray, " m"], width: float, scale: str) -> None:
+    """Draw a legend of widths and signs."""
     largest = float(np.abs(weights).max(initial=0.0))
     nice = [0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0]
     values = [value for value in nice if value <= largest * 1.05][-3:]
@@ -195,7 +195,7 @@ def _explain(ax: Axes, weights: Float[np.ndarray, " m"], width: float, words: st
         handles.append(Line2D([], [], color=POSITIVE, lw=2, label="positive"))
     if (weights < 0).any():
         handles.append(Line2D([], [], color=NEGATIVE, lw=2, ls=_dashes(2), label="negative"))
-    legend_below(ax, handles, label=False, handlelength=2.2, ncols=len(handles), title=words, title_fontsize=SMALL)
+    legend_below(ax, handles, label=False, handlelength=2.2, ncols=len(handles), title=scale, title_fontsize=SMALL)
 
 
 def _describe(post: Posterior, chosen: EdgeSelection | np.ndarray, count: int, hidden: int) -> str:

@@ -59,11 +59,6 @@ class Point(NamedTuple):
     se: float
     by_weights: bool
 
-    @property
-    def could_be_empty(self) -> bool:
-        """Whether the scores of the pairs could be those of a graph without edges."""
-        return "without edges" in self.selections[0].rule
-
 
 class Content(NamedTuple):
     """The values of a page: m pairs of d variables at k × l points.
