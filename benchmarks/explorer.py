@@ -23,7 +23,7 @@ import ggmflow as gf
 from ggmflow.explorer import Prepared, make_document, prepare
 from ggmflow.explorer.server import listen, stop
 from ggmflow.explorer.session import Session
-from ggmflow.views import pairs as views
+from ggmflow.views import pairs
 
 # The browser records the time of each key press. When the observer is called, the text has changed; Bokeh paints in the
 # next frame, in a callback that was requested before this one.
@@ -52,7 +52,7 @@ def main() -> None:
     X, _ = gf.simulate.toy_problem(arguments.n_features, 100, random_state=0)
     model = gf.GraphicalFlow(steps=100, random_state=0, progress=False).fit(X)
     prepared = prepare(model, evidence=False)
-    few, many = (views.num_draws_of(model, quick) for quick in (True, False))
+    few, many = (pairs.num_draws_of(model, quick) for quick in (True, False))
     wall, here, rest = in_server(prepared, arguments.moves)
     with serving(prepared) as address:
         drawn, seen = in_browser(address, many, arguments.moves)

@@ -19,7 +19,8 @@ from ggmflow.explorer.server import listen, stop
 from ggmflow.explorer.state import RULES
 from ggmflow.model.conditions import Choice
 from ggmflow.views.export import entry_table
-from ggmflow.views.pairs import Surface, middle, num_draws_of
+from ggmflow.views.pairs import middle, num_draws_of
+from ggmflow.views.surface import Surface
 from tests.support.models import no_training, quick
 
 pytestmark = pytest.mark.filterwarnings("ignore::ggmflow.posterior.posterior.PoorFitWarning")

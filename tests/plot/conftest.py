@@ -1,4 +1,4 @@
-"""Posteriors whose draws are given, so that pictures can be checked against the API; models that need no training."""
+"""Posteriors of known draws, against which plots can be checked, and models without training."""
 
 import matplotlib
 import numpy as np
@@ -42,7 +42,7 @@ def post():
 
 @pytest.fixture(scope="session")
 def block():
-    """Two query variables, asked in another order than they stand."""
+    """Two query variables, in another order than in the data."""
     return wishart_posterior(NAMES, query=[3, 1])
 
 
@@ -53,7 +53,7 @@ def large():
 
 @pytest.fixture(scope="session")
 def wide():
-    """Six rows of 300."""
+    """Six query variables among 300."""
     return wishart_posterior([f"ENSG{k:05d}" for k in range(300)], query=[7, 3, 150, 20, 299, 40], num_draws=60, n=900)
 
 
@@ -68,10 +68,10 @@ def fitted_block(untrained):
     return gf.GraphicalFlow(**RANGES, query=["c", "a"], random_state=0, progress=False).fit(TABLE)
 
 
-def words(artists):
-    """Texts that are shown."""
+def texts(artists):
+    """Texts that are not empty."""
     return [artist.get_text() for artist in artists if artist.get_text()]
 
 
-def legend_words(ax):
-    return words(ax.get_legend().get_texts())
+def legend_texts(ax):
+    return texts(ax.get_legend().get_texts())

@@ -1,4 +1,4 @@
-"""Lines show what the posterior says, on the axes they are given."""
+"""Lines show quantiles of the posterior, on the given axes."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from ggmflow import plot
 from ggmflow.baselines import graphical_lasso
 from ggmflow.model.precision import association, partial_correlation
 from ggmflow.posterior.posterior import PoorFitWarning
-from tests.plot.conftest import NAMES, legend_words
+from tests.plot.conftest import NAMES, legend_texts
 from tests.support.models import pushed
 
 
@@ -18,7 +18,7 @@ def test_intervals_show_medians_bands_and_path(ax):
     assert plot.intervals_along_lam(lam, quantiles, ["a – b", "c – d"], path=path, title="t", ax=ax) is ax
     heights = [line.get_ydata()[0] for line in ax.lines if len(line.get_ydata()) == 3]
     assert heights == [0.25, 0.1, 0.25, 0.2]
-    assert legend_words(ax) == ["a – b", "c – d", "graphical lasso"]
+    assert legend_texts(ax) == ["a – b", "c – d", "graphical lasso"]
     assert ax.get_xscale() == "log"
     assert len(ax.collections) == 2
 
@@ -29,13 +29,13 @@ def test_solution_path_draws_every_entry_and_names_some(ax):
     labels = {2: "a – b", 0: "c – d"}
     assert plot.solution_path(lam, path, labels, reference=reference, title="t", ax=ax) is ax
     drawn = [line for line in ax.lines if len(line.get_ydata()) == 3]
-    # The unnamed entry first, below the others; each with its dashed reference.
+    # The unnamed entry is first, below the others; each has a dashed reference.
     np.testing.assert_array_equal(
         [line.get_ydata() for line in drawn],
         [path[:, 1], reference[:, 1], path[:, 2], reference[:, 2], path[:, 0], reference[:, 0]],
     )
     assert [line.is_dashed() for line in drawn] == [False, True] * 3
-    assert legend_words(ax) == ["a – b", "c – d", "other pairs", "graphical lasso"]
+    assert legend_texts(ax) == ["a – b", "c – d", "other pairs", "graphical lasso"]
     assert ax.get_xscale() == "log"
 
 
@@ -55,7 +55,7 @@ def test_entries_along_lam_are_the_quantiles_of_the_posterior(fitted, ax, scale)
         for band, bottom, top in zip(bands, low, high, strict=True):
             here = band[np.isclose(band[:, 0], each), 1]
             np.testing.assert_allclose([here.min(), here.max()], [bottom, top])
-    assert legend_words(ax) == ["$x_1$ – _x", "a&b – 100 %"]  # dollars and underscores are characters
+    assert legend_texts(ax) == ["$x_1$ – _x", "a&b – 100 %"]  # dollar signs and underscores are plain characters
     ax.figure.canvas.draw()
 
 
@@ -64,7 +64,8 @@ def test_association_quantiles_are_those_of_the_draws(post, block):
     found = plot.pairs.quantiles_of(post, [0.1, 0.5, 0.9], pairs)
     draws = partial_correlation(post.sample(400))[:, pairs[:, 0], pairs[:, 1]]
     np.testing.assert_allclose(found, np.quantile(draws, [0.1, 0.5, 0.9], axis=0, method="hazen"))
-    # Row 0 is that of column 3: to column 1, of the query too, a partial correlation; to column 0 a regression weight.
+    # Row 0 belongs to column 3: its association with column 1, also of the query, is a partial correlation, and that
+    # with column 0 a regression weight.
     pairs = np.array([[0, 1], [0, 0]])
     rows = block.sample(400)
     expected = np.stack(
@@ -81,12 +82,12 @@ def test_the_dashed_line_at_q_one_is_the_graphical_lasso(fitted, ax):
     S, n = fitted.scatter_.matrix, fitted.scatter_.n
     expected = [graphical_lasso(S / n, n, lam).precision[0, 1] for lam in (2.0, 5.0)]
     np.testing.assert_allclose(dashed.get_ydata(), expected, atol=1e-6)
-    assert legend_words(ax)[-1] == "graphical lasso"
+    assert legend_texts(ax)[-1] == "graphical lasso"
 
 
 def test_default_entries_are_the_strongest_and_each_appears_once(fitted, ax):
     plot.entries_along_lam(fitted, lam=[1.0, 2.0], ax=ax)
-    assert len(set(legend_words(ax))) == 5
+    assert len(set(legend_texts(ax))) == 5
 
 
 def test_entry_across_q_shows_intervals_and_references(fitted, ax):
@@ -101,7 +102,7 @@ def test_entry_across_q_shows_intervals_and_references(fitted, ax):
         np.testing.assert_allclose(own.lines[2][0].get_segments()[k][:, 1], [low, high])
     assert point.lines[0].get_ydata()[0] == draws[0, 0, 0, 1]
     assert chains.lines[0].get_ydata()[0] == pytest.approx(np.median(draws[..., 0, 1]))
-    assert legend_words(ax) == ["median, 90% interval", "$mine$", "_chains"]
+    assert legend_texts(ax) == ["median, 90% interval", "$mine$", "_chains"]
     assert ax.get_title() == "$x_1$ – _x, λ = 2"
     ax.figure.canvas.draw()
 
@@ -128,10 +129,10 @@ def test_mode_path_draws_associations_of_the_modes(fitted, fitted_block, ax):
         expected = {tuple(np.round(values[:, a, j], 9)) for a, j in pairs if np.any(values[:, a, j] != 0)}
         assert drawn == expected
     plot.mode_path(fitted, fitted.path(q=1.0, lam=[1.0, 2.0]), entries=[("_x", "$x_1$")], ax=ax)
-    assert legend_words(ax) == ["$x_1$ – _x", "other pairs"]
+    assert legend_texts(ax) == ["$x_1$ – _x", "other pairs"]
 
 
-def test_poor_fits_are_one_warning(fitted, ax, monkeypatch):
+def test_poor_fits_give_one_warning(fitted, ax, monkeypatch):
     source = type(fitted)._source
     monkeypatch.setattr(type(fitted), "_source", lambda self, *condition: pushed(source(self, *condition)))
     with pytest.warns(PoorFitWarning, match="at 3 of 3 conditions") as caught:
@@ -145,13 +146,13 @@ def test_poor_fits_are_one_warning(fitted, ax, monkeypatch):
         (("nobody", 1), "there is no variable 'nobody'"),
         (("plan", 1), "did you mean 'plain'"),
         ((0, 9), "position from 0 to 4"),
-        ((2, 2), "no pair"),
+        ((2, 2), "not a pair"),
         ((0, 2), "belongs to the query"),
         ([(1, 2, 3)], "pair of names"),
         ([], "no entries"),
     ],
 )
-def test_mistaken_entries_are_named(block, entry, message):
+def test_invalid_entries_raise_and_are_named(block, entry, message):
     with pytest.raises(ValueError, match=message):
         plot.pairs.find_pairs(entry, NAMES, block.query)
 

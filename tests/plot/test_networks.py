@@ -1,4 +1,4 @@
-"""Networks: widths are associations, places do not move, names are shown as they are."""
+"""Networks: widths are associations, positions are fixed, names are not typeset."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from matplotlib.colors import to_rgba
 
 from ggmflow import plot
 from ggmflow.model.precision import partial_correlation
-from tests.plot.conftest import NAMES, legend_words, words
+from tests.plot.conftest import NAMES, legend_texts, texts
 
 OMEGA = np.array([[2.0, -0.5, 0.0], [-0.5, 1.0, 0.3], [0.0, 0.3, 1.5]])
 
@@ -24,8 +24,8 @@ def test_a_matrix_has_each_edge_once_with_its_sign(ax):
     assert [line.get_linestyle() for line in lines] == ["-", ":"]
     partial = np.abs(partial_correlation(OMEGA))
     np.testing.assert_allclose([line.get_linewidth() for line in lines], 10 * partial[[0, 1], [1, 2]])
-    assert sorted(words(ax.texts)) == ["$b$", "<c>", "a"]
-    ax.figure.canvas.draw()  # a name with a dollar sign is a name, not maths
+    assert sorted(texts(ax.texts)) == ["$b$", "<c>", "a"]
+    ax.figure.canvas.draw()  # a name with dollar signs is not typeset as maths
 
 
 def test_widths_of_a_posterior_are_in_proportion_to_associations(post, ax):
@@ -35,51 +35,51 @@ def test_widths_of_a_posterior_are_in_proportion_to_associations(post, ax):
     lines, strength = edge_lines(ax), post.association()[tuple(pairs.T)]
     assert len(lines) == selection.n_edges > 2
     np.testing.assert_allclose([line.get_linewidth() for line in lines], 8 * np.abs(strength))
-    # Negative ones are told by dashes too.
+    # Negative edges are dashed too.
     assert [line.is_dashed() for line in lines] == (strength < 0).tolist() and (strength < 0).any()
-    places = plot.network_layout(post, selection)
-    np.testing.assert_allclose([line.get_xydata() for line in lines], places[pairs])
+    positions = plot.network_layout(post, selection)
+    np.testing.assert_allclose([line.get_xydata() for line in lines], positions[pairs])
     assert "90 % credible interval excludes zero" in ax.get_title().replace("\n", " ")
-    assert sorted(words(ax.texts)) == sorted(NAMES)
+    assert sorted(texts(ax.texts)) == sorted(NAMES)
     # The scale of widths is drawn in the same proportion.
-    for text, line in zip(legend_words(ax), ax.get_legend().legend_handles, strict=True):
+    for text, line in zip(legend_texts(ax), ax.get_legend().legend_handles, strict=True):
         if text not in ("positive", "negative"):
             assert line.get_linewidth() == pytest.approx(8 * float(text))
 
 
-def test_places_are_the_same_for_every_condition(fitted, ax):
-    places = plot.network_layout(fitted)
-    np.testing.assert_array_equal(places, plot.network_layout(fitted))
+def test_positions_are_the_same_for_every_condition(fitted, ax):
+    positions = plot.network_layout(fitted)
+    np.testing.assert_array_equal(positions, plot.network_layout(fitted))
     found = []
     for lam, q in ((0.6, 0.3), (4.0, 1.0)):
         ax.clear()
-        plot.network(fitted.posterior(lam, q), np.ones((4, 4), bool), positions=places, ax=ax)
+        plot.network(fitted.posterior(lam, q), np.ones((4, 4), bool), positions=positions, ax=ax)
         found.append(sorted(text.xy for text in ax.texts))
-        np.testing.assert_allclose(sorted(map(tuple, places)), found[-1])
+        np.testing.assert_allclose(sorted(map(tuple, positions)), found[-1])
     assert found[0] == found[1]
 
 
-def test_a_large_graph_leaves_out_what_cannot_be_read(large):
+def test_a_large_graph_omits_names_that_overlap(large):
     ax = plot.network(large, rule="fdr")
     import matplotlib.pyplot as plt
 
     plt.close(ax.figure)
     edges = large.select_edges("fdr").edges
     joined = int(edges.any(axis=0).sum())
-    names, dots = words(ax.texts), [line for line in ax.lines if line.get_marker() == "o"]
+    names, dots = texts(ax.texts), [line for line in ax.lines if line.get_marker() == "o"]
     assert 10 < len(names) < joined < 300
-    # Each shown variable is a dot, or a name in a box.
+    # Each shown variable is a dot or a name in a box.
     boxed = sum(text.get_bbox_patch() is not None for text in ax.texts)
     assert len(dots) + boxed == joined
     assert f"{300 - joined} variables without one are not shown" in ax.get_title().replace("\n", " ")
-    # No two names touch.
+    # No two names overlap.
     ax.figure.canvas.draw()
     boxes = [text.get_window_extent() for text in ax.texts]
     assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
     assert min(text.get_fontsize() for text in ax.texts) >= 8
 
 
-def test_a_query_is_highlighted_and_shown_with_its_blanket_alone(wide, ax):
+def test_a_query_is_highlighted_and_only_its_neighbours_are_shown(wide, ax):
     selection = wide.select_edges("fdr")
     plot.network(wide, selection, ax=ax)
     shown = set(wide.query.tolist()) | set(np.flatnonzero(selection.edges.any(axis=0)).tolist())
@@ -97,36 +97,27 @@ def test_a_query_is_highlighted_and_shown_with_its_blanket_alone(wide, ax):
 def test_isolated_variables_are_drawn_in_small_graphs_only(post, ax):
     nothing = np.zeros((5, 5), bool)
     plot.network(post, nothing, ax=ax)
-    assert len(words(ax.texts)) == 5 and not edge_lines(ax)
+    assert len(texts(ax.texts)) == 5 and not edge_lines(ax)
     ax.clear()
     plot.network(post, nothing, isolated=False, ax=ax)
     assert not ax.texts and "5 variables without one" in ax.get_title().replace("\n", " ")
 
 
-def test_layout_fills_a_disc_and_is_the_same_for_the_same_posterior(large, wide, post):
+def test_layout_is_within_a_disc_and_reproducible(large, wide, post):
     for each in (large, wide, post):
-        places = plot.network_layout(each, "fdr")
-        assert places.shape == (len(each.names), 2) and np.isfinite(places).all()
-        assert np.linalg.norm(places, axis=1).max() <= 1 + 1e-9
-        assert len(np.unique(places.round(6), axis=0)) == len(places)
-        np.testing.assert_array_equal(places, plot.network_layout(each, each.select_edges("fdr")))
-    # Joined variables are nearer to each other than others are.
-    edges, places = large.select_edges("fdr").edges, plot.network_layout(large, "fdr")
-    distance = np.linalg.norm(places[:, None] - places, axis=2)
+        positions = plot.network_layout(each, "fdr")
+        assert positions.shape == (len(each.names), 2) and np.isfinite(positions).all()
+        assert np.linalg.norm(positions, axis=1).max() <= 1 + 1e-9
+        assert len(np.unique(positions.round(6), axis=0)) == len(positions)
+        np.testing.assert_array_equal(positions, plot.network_layout(each, each.select_edges("fdr")))
+    # Joined variables are closer to each other than other pairs.
+    edges, positions = large.select_edges("fdr").edges, plot.network_layout(large, "fdr")
+    distance = np.linalg.norm(positions[:, None] - positions, axis=2)
     core = edges.any(axis=0)
     assert distance[edges].mean() < 0.4 * distance[np.ix_(core, core)].mean()
 
 
-def test_circle_has_every_node_once():
-    edges = np.zeros((12, 12), bool)
-    edges[0, 5] = edges[5, 0] = edges[3, 4] = edges[4, 3] = True
-    positions = plot.layout(edges)
-    np.testing.assert_allclose(np.linalg.norm(positions, axis=1), 1)
-    np.testing.assert_array_equal(positions, plot.layout(edges))
-    assert len(np.unique(positions.round(6), axis=0)) == 12
-
-
-def test_what_does_not_belong_together_is_refused(post, ax):
+def test_mismatched_arguments_raise(post, ax):
     with pytest.raises(ValueError, match="needs edges and names"):
         plot.network(OMEGA, ax=ax)
     with pytest.raises(ValueError, match="do not belong"):

@@ -1,11 +1,11 @@
-"""Training and weights: curves and cells hold the numbers of the model."""
+"""Training and weights: curves and cells show the numbers of the model."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from ggmflow import plot
-from tests.plot.conftest import legend_words, words
+from tests.plot.conftest import legend_texts, texts
 from tests.support.models import pushed
 
 
@@ -17,7 +17,7 @@ def test_training_curve(ax):
     other = next(each for each in ax.figure.axes if each is not ax)
     np.testing.assert_array_equal(other.lines[0].get_ydata(), table["ess"])
     assert ax.get_ylim()[0] > -60  # the first step would flatten all others
-    assert legend_words(ax) == ["ELBO", "relative ESS"] and "3 of 525 steps were skipped" in ax.get_title()
+    assert legend_texts(ax) == ["ELBO", "relative ESS"] and "3 of 525 steps were skipped" in ax.get_title()
 
 
 def test_training_curve_of_a_model(fitted, ax):
@@ -32,11 +32,11 @@ def test_fit_quality_shows_the_diagnostics_of_each_condition(fitted, ax):
         numbers = fitted.posterior(lam[j], q[i], num_draws=1000).diagnostics()
         assert ess == pytest.approx(numbers["ess"])
         assert f"{numbers['khat']:.2f}" == ax.texts[2 * i + j].get_text()
-    assert words(ax.get_xticklabels()) == ["1", "4"] and words(ax.get_yticklabels()) == ["0.5", "1", "1.2"]
+    assert texts(ax.get_xticklabels()) == ["1", "4"] and texts(ax.get_yticklabels()) == ["0.5", "1", "1.2"]
     assert not ax.lines and "everywhere" in ax.get_title().replace("\n", " ")
 
 
-def test_conditions_that_cannot_be_weighted_are_crossed_out(fitted, ax, monkeypatch):
+def test_conditions_with_unusable_weights_are_crossed_out(fitted, ax, monkeypatch):
     source = type(fitted)._source
     monkeypatch.setattr(type(fitted), "_source", lambda self, *condition: pushed(source(self, *condition)))
     plot.fit_quality(fitted, 2.0, [0.5, 1.0], ax=ax)

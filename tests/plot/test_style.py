@@ -1,4 +1,4 @@
-"""Every picture: new axes where none are given, no global style touched, text of at least 8 points."""
+"""Every plot makes new axes if none are given, changes no global style, and has no text below 8 points."""
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -49,15 +49,15 @@ def check(draw, what):
 
 
 @pytest.mark.parametrize("draw", OF_POSTERIOR.values(), ids=OF_POSTERIOR)
-def test_pictures_of_a_posterior(draw, post):
+def test_plots_of_a_posterior(draw, post):
     check(draw, post)
 
 
 @pytest.mark.parametrize("draw", OF_MODEL.values(), ids=OF_MODEL)
-def test_pictures_of_a_model(draw, fitted):
+def test_plots_of_a_model(draw, fitted):
     check(draw, fitted)
 
 
-def test_every_picture_is_checked_here():
+def test_every_plot_is_checked_here():
     drawing = {name for name in plot.__all__ if name.islower()} - {"layout", "network_layout"}
     assert drawing == {*OF_POSTERIOR, *OF_MODEL}

@@ -1,4 +1,4 @@
-"""Tick labels can be read: none runs into another, however many names there are, and however small the axes."""
+"""Tick labels do not overlap, for any number of names and any size of the axes."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -10,7 +10,7 @@ import ggmflow as gf
 from ggmflow import plot
 from ggmflow.plot.style import lam_axis
 from ggmflow.plot.ticks import Spaced, set_names
-from tests.plot.conftest import wishart_posterior, words
+from tests.plot.conftest import texts, wishart_posterior
 from tests.support.models import TABLE
 from tests.support.ticks import overlapping, visible_labels
 
@@ -42,7 +42,7 @@ ALONG_LAM = {
 
 @pytest.fixture(scope="module")
 def posteriors():
-    """With 5, 30 and 60 variables, whose names have 20 characters."""
+    """Posteriors of 5, 30 and 60 variables, whose names have 20 characters."""
     made = {}
 
     def make(d):
@@ -54,7 +54,7 @@ def posteriors():
 
 
 def drawn(draw, small):
-    """Axes of a figure, of its own size or one of three panels beside each other."""
+    """Axes of a figure of default size, or one of three panels side by side."""
     if not small:
         return draw(None)
     figure = plt.figure(figsize=(9, 3), layout="constrained")
@@ -70,7 +70,7 @@ def check(ax):
 
 
 def test_labels_that_overlap_are_found():
-    """Else the tests below could not fail."""
+    """Otherwise the tests below could not fail."""
     ax = Figure(figsize=(2, 2)).subplots()
     ax.set_xticks(np.linspace(0, 1, 9), ["a long name"] * 9)
     assert len(overlapping(ax.figure)) >= 8
@@ -81,26 +81,26 @@ def test_labels_that_overlap_are_found():
 @pytest.mark.parametrize("small", [False, True], ids=["own figure", "panel"])
 @pytest.mark.parametrize("d", [5, 30, 60])
 @pytest.mark.parametrize("name", OF_POSTERIOR)
-def test_pictures_of_a_posterior(posteriors, name, d, small):
+def test_plots_of_a_posterior(posteriors, name, d, small):
     post = posteriors(d)
     across, down = check(drawn(lambda ax: OF_POSTERIOR[name](post, ax=ax), small))
     assert across and down
     if name in ("edge_intervals", "edge_ranking", "differences") and not small:
-        assert len(down) == min(40, d * (d - 1) // 2)  # in a figure of its own no pair lacks its name
+        assert len(down) == min(40, d * (d - 1) // 2)  # in a figure of its own every pair has its name
 
 
 @pytest.mark.parametrize("small", [False, True], ids=["own figure", "panel"])
 @pytest.mark.parametrize("ends", RANGES.values(), ids=RANGES)
 @pytest.mark.parametrize("name", ALONG_LAM)
-def test_pictures_along_lam(name, ends, small):
+def test_plots_along_lam(name, ends, small):
     across, down = check(drawn(lambda ax: ALONG_LAM[name](*ends, ax), small))
-    assert len(across) >= 2 and len(down) >= 2  # one tick would not tell the scale
+    assert len(across) >= 2 and len(down) >= 2  # one tick would not show the scale
 
 
 @pytest.mark.parametrize("small", [False, True], ids=["own figure", "panel"])
 @pytest.mark.parametrize("ends", [RANGES["narrow"], RANGES["wide"]], ids=["narrow", "wide"])
 def test_quality_of_a_model(untrained, ends, small):
-    """Values of λ as names of columns; the numbers in the cells are left out where cells are too small for them."""
+    """Values of λ are names of columns; numbers are omitted in cells that are too small for them."""
     model = gf.GraphicalFlow(lam=ends, temperature=1.0, random_state=0, progress=False).fit(TABLE)
     lam, q = np.geomspace(*ends, 12), np.linspace(*model.q_range_, 5)
     ax = drawn(lambda ax: plot.fit_quality(model, lam, q, num_draws=50, ax=ax), small)
@@ -109,7 +109,7 @@ def test_quality_of_a_model(untrained, ends, small):
     assert len(across) >= 2 and len(down) >= 2 and not [text for text in across if "e" in text]
 
 
-def test_training_has_no_offset():
+def test_training_curve_has_no_offset():
     steps = np.arange(25, 1001, 25)
     table = pd.DataFrame({"step": steps, "elbo": -1000.0 - 1 / steps, "ess": 0.5, "skipped": 0})
     ax = drawn(lambda ax: plot.training_curve(table, ax=ax), True)
@@ -131,8 +131,8 @@ def test_ticks_of_lam_are_round_numbers(ends, expected):
     assert [text for text, _ in visible_labels(ax.xaxis)] == expected
 
 
-def test_names_appear_as_there_is_room():
-    """The same axes in figures of two sizes: ticks are chosen when a figure is drawn."""
+def test_more_names_appear_in_larger_figures():
+    """Ticks are chosen when a figure is drawn: the same axes in figures of two sizes."""
     ax = Figure(figsize=(3, 1)).subplots()
     names = [f"${k}$ _name" for k in range(30)]
     set_names(ax.yaxis, names)
@@ -144,7 +144,7 @@ def test_names_appear_as_there_is_room():
     assert not any(label.get_parse_math() for label in ax.get_yticklabels())
 
 
-def test_zero_stays_when_numbers_thin_out():
+def test_zero_is_kept_when_ticks_are_thinned():
     ax = Figure(figsize=(1.2, 2)).subplots()
     ax.set_xlim(-0.35, 0.36)
     ax.xaxis.set_major_locator(Spaced())
@@ -153,7 +153,7 @@ def test_zero_stays_when_numbers_thin_out():
 
 
 def test_names_of_points_stay_within_the_axes(posteriors):
-    """Long names beside points once pushed the axes to a tenth of their width."""
+    """Long names beside points must not make the axes narrower."""
     for d in (5, 60):
         ax = plot.against_graphical_lasso(posteriors(d))
         ax.figure.draw_without_rendering()
@@ -162,5 +162,5 @@ def test_names_of_points_stay_within_the_axes(posteriors):
         assert ax.texts
         for text in ax.texts:
             box = text.get_window_extent()
-            assert box.x0 > frame.x0 - 5 and box.x1 < frame.x1 + 5, words(ax.texts)
+            assert box.x0 > frame.x0 - 5 and box.x1 < frame.x1 + 5, texts(ax.texts)
         plt.close(ax.figure)

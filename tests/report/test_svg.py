@@ -6,21 +6,22 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from ggmflow.report import svg as drawing
-from ggmflow.report.content import Numbers, Point
+from ggmflow.report.content import Content, Point
+from ggmflow.report.svg import curve, frames, grid_map, network
 
 RANGES = {"narrow": (1.0, 3.0), "usual": (0.5, 8.0), "wide": (0.01, 1000.0)}
 Q = np.array([0.25, 0.3, 0.35, 0.447, 1.25])
 
 
-def numbers_of(d, lam, q=Q):
+def content_of(names, lam, q=Q):
     """All pairs, of which every third is an edge at all of the points; associations that differ."""
+    d = len(names)
     i, j = np.triu_indices(d, 1)
     values = np.tile(np.linspace(-0.4, 0.5, len(i)), (5, 1))
     edges = np.tile(np.arange(len(i)) % 3 == 0, (3, 1))
     point = Point(values, [], edges, 0.1, 0.9, "good", 0.0, 0.0, True)
     points, kept = [point] * (len(lam) * len(q)), np.arange(len(i))
-    return Numbers(lam, q, (1, 1), 1.0, 500, points, i, j, np.ones(len(i), bool), kept, None, "")
+    return Content(names, np.arange(d), lam, q, (1, 1), 1.0, 500, points, i, j, np.ones(len(i), bool), kept, None, "")
 
 
 def texts_of(svg):
@@ -33,7 +34,7 @@ def texts_of(svg):
         size = {"tick": 13, "axis-title": 14}.get(kind) or float(element.get("font-size", 13.5))
         x, y, width = float(element.get("x")), float(element.get("y")), 0.55 * size * len(text)
         left = x - {"start": 0, "middle": width / 2, "end": width}[element.get("text-anchor", "middle")]
-        gap = 2 if kind == "tick" else 0  # on each side: numbers that touch read as one
+        gap = 2 if kind == "tick" else 0  # on each side: content that touch read as one
         found.append((kind, text, (left - gap, y - 0.75 * size, left + width + gap, y + 0.2 * size)))
     return found
 
@@ -56,11 +57,11 @@ def test_texts_that_overlap_are_found():
 @pytest.mark.parametrize("length", [12, 3])
 @pytest.mark.parametrize("ends", RANGES.values(), ids=RANGES)
 def test_ticks_of_maps_and_curves(ends, length):
-    numbers = numbers_of(4, np.geomspace(*ends, length))
-    maps = drawing.grid_map(numbers, lambda i, j: ("", "−0.2", "a point"), "a map")
-    box = drawing.frame(numbers.lam, -0.7, 0.7, True)
-    curve = drawing.curve("pair", box, numbers, np.zeros(length), ylabel="association", label="a curve")
-    for svg in (maps, curve):
+    content = content_of("abcd", np.geomspace(*ends, length))
+    maps = grid_map(content, lambda i, j: ("", "−0.2", "a point"), "a map")
+    frame = frames(content)["pair-curve"]
+    line = curve("pair-curve", frame, content, np.zeros(length), ylabel="association", label="a curve")
+    for svg in (maps, line):
         texts = texts_of(svg)
         assert overlapping(texts) == []
         width, height = map(float, ElementTree.fromstring(svg).get("viewBox").split()[2:])
@@ -77,7 +78,7 @@ def test_names_in_the_network(d, length):
     """Where there is no room for a name it is not written, but every node is named when it is pointed at."""
     names = [f"{k:02d}{'abcdefgh' * 5}"[:length] for k in range(d)]
     rng = np.random.default_rng(0)
-    svg = drawing.network(numbers_of(d, np.array([1.0, 3.0])), names, list(range(d)), rng.uniform(-1, 1, (d, 2)))
+    svg = network(content_of(names, np.array([1.0, 3.0])), rng.uniform(-1, 1, (d, 2)))
     texts = texts_of(svg)
     assert overlapping(texts) == []
     assert all(left >= -1 and right <= 721 for _, _, (left, _, right, _) in texts)

@@ -6,8 +6,9 @@ import numpy as np
 from jaxtyping import Float
 
 from ggmflow.estimator.graphical_flow import GraphicalFlow
-from ggmflow.views import pairs as views
-from ggmflow.views.pairs import Surface
+from ggmflow.views import pairs
+from ggmflow.views.layout import network_layout
+from ggmflow.views.surface import Surface, evidence_surface
 
 
 class Prepared(NamedTuple):
@@ -49,9 +50,9 @@ def prepare(model: GraphicalFlow, *, evidence: bool = True, data_name: str | Non
     # Low temperatures need double precision, which is another program: the first move there would have to compile it.
     for temperature in {*model.temperature_range_}:
         for quick in (True, False):
-            views.view(model, temperature=temperature, num_draws=views.num_draws_of(model, quick))
-    surface = views.evidence_surface(model) if evidence else None
-    lam, q, temperature = views.middle(model)
+            pairs.view(model, temperature=temperature, num_draws=pairs.num_draws_of(model, quick))
+    surface = evidence_surface(model) if evidence else None
+    lam, q, temperature = pairs.middle(model)
     if surface is not None:
         lam, q, _ = surface.best
-    return Prepared(model, views.layout(model), surface, (lam, q, temperature), data_name)
+    return Prepared(model, network_layout(model), surface, (lam, q, temperature), data_name)

@@ -23,7 +23,7 @@ from ggmflow.explorer.layout import Controls, Panels, make_page
 from ggmflow.explorer.panels.associations import Forest
 from ggmflow.explorer.prepared import Prepared
 from ggmflow.explorer.state import COLUMNS, State, rounded_condition
-from ggmflow.views import pairs as views
+from ggmflow.views import pairs
 from ggmflow.views.export import csv_text, entry_table, graphml
 
 _THROTTLE = 12  # ms: moves that arrive within this time are drawn once
@@ -160,7 +160,7 @@ class Session:
         """Compute and draw the view that the controls ask for; at rest with more draws."""
         start = perf_counter()
         self._read_controls()
-        num_draws = views.num_draws_of(self.model, quick=not at_rest)
+        num_draws = pairs.num_draws_of(self.model, quick=not at_rest)
         self.view = self._view(*self.state.condition, num_draws)
         self._draw(start)
         if at_rest:
@@ -173,9 +173,9 @@ class Session:
         self.state.condition = rounded_condition(self.model, *values)
         self.state.label = str(self.controls.rule.value)
 
-    def _view(self, lam: float, q: float, temperature: float, num_draws: int) -> views.View:
+    def _view(self, lam: float, q: float, temperature: float, num_draws: int) -> pairs.View:
         rule, level = self.state.rule, self.state.level
-        return views.view(self.model, lam, q, temperature, rule=rule, level=level, num_draws=num_draws)
+        return pairs.view(self.model, lam, q, temperature, rule=rule, level=level, num_draws=num_draws)
 
     def _draw(self, start: float | None = None) -> None:
         """Fill all panels from the present view.
@@ -193,7 +193,7 @@ class Session:
         panels.counts.move_to(changes, view.lam)
         panels.table.update(changes, view, state)
         panels.forest.update(changes, view, shown)
-        panels.posterior.update(changes, None if pair is None else views.density(view, pair))
+        panels.posterior.update(changes, None if pair is None else pairs.density(view, pair))
         self._show("chosen", texts.interval_heading(view, None if state.node is None else self.names[state.node]))
         if pair is not None:
             inside = int(view.pairs["j"].iloc[pair]) in self.model.query_
@@ -201,7 +201,7 @@ class Session:
         if start is not None:
             self._show("state", texts.edge_summary(view, state))
             self._show("listed", texts.table_heading(view))
-            at_rest = view.posterior.num_draws >= views.num_draws_of(self.model)
+            at_rest = view.posterior.num_draws >= pairs.num_draws_of(self.model)
             self._show("trust", texts.quality(view, perf_counter() - start, at_rest))
         changes.send()
         # The selection is drawn by us: positions in the sources change with every view.
@@ -219,7 +219,7 @@ class Session:
         counts = self.edge_counts.setdefault((q, T, self.state.label), {})
         left = [lam for lam in np.geomspace(*self.model.lam_range_, _COUNTED).tolist() if lam not in counts]
         if left:
-            few = min(4 * views.num_draws_of(self.model, quick=True), views.num_draws_of(self.model))
+            few = min(4 * pairs.num_draws_of(self.model, quick=True), pairs.num_draws_of(self.model))
             counts[left[0]] = self._view(left[0], q, T, few).n_edges
         self.panels.counts.update(self.changes, counts)
         self.changes.send()

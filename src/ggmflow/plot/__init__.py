@@ -1,15 +1,17 @@
-"""Pictures with matplotlib: every function draws on the axes it is given, or on new ones, and returns them.
+"""Plots with matplotlib: every function draws on the given axes, or on new ones, and returns them.
 
-Positive is blue and solid, negative orange and dashed. No global style is touched.
+Positive associations are blue and solid, negative ones orange and dashed. No global style is changed.
 """
 
 from ggmflow.plot.comparison import against_graphical_lasso, differences, edge_intervals, edge_ranking
 from ggmflow.plot.evidence import evidence_curve, evidence_surface
 from ggmflow.plot.heat_maps import heat_map
 from ggmflow.plot.lines import entries_along_lam, entry_across_q, intervals_along_lam, mode_path, solution_path
-from ggmflow.plot.networks import layout, network, network_layout
+from ggmflow.plot.networks import network
 from ggmflow.plot.quality import fit_quality, training_curve, weight_tail
 from ggmflow.plot.style import NEGATIVE, NEUTRAL, POSITIVE
+from ggmflow.views.layout import circle_layout as layout
+from ggmflow.views.layout import network_layout
 
 __all__ = [
     # along λ and q
@@ -31,7 +33,7 @@ __all__ = [
     # choice of λ and q
     "evidence_curve",
     "evidence_surface",
-    # how good is the fit
+    # quality of the fit
     "training_curve",
     "fit_quality",
     "weight_tail",

@@ -1,4 +1,4 @@
-"""Pair by pair: intervals beside other estimates, probabilities of an edge, differences between two groups."""
+"""Comparisons of pairs: intervals with other estimates, probabilities of an edge, differences between two groups."""
 
 from collections.abc import Iterable, Mapping
 from itertools import product
@@ -57,7 +57,7 @@ def edge_intervals(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Median and credible interval of the association of some pairs, sorted, beside other estimates.
+    """Draw median and credible interval of the association of some pairs, sorted, with other estimates.
 
     Parameters
     ----------
@@ -66,13 +66,13 @@ def edge_intervals(
     entries
         Pairs of names or positions; default the `count` of largest |association|.
     count
-        How many pairs.
+        Number of pairs.
     level
-        Of the intervals. A hollow marker says that the interval holds zero.
+        Probability of the intervals. A hollow marker means that the interval contains zero.
     references
         Precision matrices (s, d) in the working scale, by name, for example of the graphical lasso.
     title, ax
-        Text; axes to draw on.
+        Title of the axes; axes to draw on, default new ones.
 
     Returns
     -------
@@ -105,9 +105,9 @@ def against_graphical_lasso(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Posterior against a point estimate, pair by pair: where the two agree, points are on the dashed line.
+    """Draw the posterior against a point estimate, one point for each pair; on the dashed line both agree.
 
-    Pairs that the estimate sets to zero stand above 0. Filled points have an interval without zero.
+    Pairs that the estimate sets to zero are at 0 on the horizontal axis. A filled point has an interval without zero.
 
     Parameters
     ----------
@@ -116,13 +116,13 @@ def against_graphical_lasso(
     estimate : (s, d) array
         A precision matrix in the working scale; default the graphical lasso of the same data at the same λ.
     label
-        Its name.
+        Name of the estimate.
     level
-        Of the credible intervals.
+        Probability of the credible intervals.
     count
-        How many pairs to name: those furthest from the line.
+        Number of pairs to name: those furthest from the line.
     title, ax
-        Text; axes to draw on.
+        Title of the axes; axes to draw on, default new ones.
 
     Returns
     -------
@@ -134,7 +134,7 @@ def against_graphical_lasso(
     low, middle, high = quantiles_of(post, three_probs(level), pairs)
     ax = new_axes(ax, 4.8, 4.5)
     sure = (low > 0) | (high < 0)
-    # Bars of thousands of pairs would be a wall: the strongest have one.
+    # Thousands of bars would hide each other: only the strongest pairs have one.
     barred = np.argsort(-np.abs(middle), kind="stable")[:_MOST_BARS]
     bars = [(middle - low)[barred], (high - middle)[barred]]
     ax.errorbar(x[barred], middle[barred], yerr=bars, fmt="none", ecolor=LINES[0], lw=0.8, alpha=0.4, zorder=1)
@@ -148,9 +148,9 @@ def against_graphical_lasso(
     apart = np.argsort(-np.abs(x - middle), kind="stable")[:count]
     names = [pair_names(pairs[apart], post.names, post.query, most) for most in (20, 12)]
     _name_points(ax, x[apart], middle[apart], list(zip(*names, strict=True)))
-    words = scale_name("association", post)
-    ax.set_xlabel(f"{label}: {words}", parse_math=False)
-    ax.set_ylabel(f"posterior: median {words}, {level:.0%} interval")
+    scale = scale_name("association", post)
+    ax.set_xlabel(f"{label}: {scale}", parse_math=False)
+    ax.set_ylabel(f"posterior: median {scale}, {level:.0%} interval")
     handles = [
         Line2D([], [], ls="", marker="o", ms=4, mec=LINES[0], mfc=LINES[0], label="interval without zero"),
         Line2D([], [], ls="", marker="o", ms=4, mec=LINES[0], mfc="white", label="interval holds zero"),
@@ -170,20 +170,20 @@ def edge_ranking(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Pairs by their probability of an edge, highest first; a line separates what the rule chooses.
+    """Draw pairs by their probability of an edge, highest first; a line separates the edges from the other pairs.
 
     Parameters
     ----------
     post
         The posterior.
     edges
-        A rule of `Posterior.select_edges` that has probabilities ("f1", "fdr", "probability"), or what that gave.
+        A rule of `Posterior.select_edges` that has probabilities ("f1", "fdr", "probability"), or its result.
     count
-        How many pairs to draw.
+        Number of pairs to draw.
     title
-        Default: how many edges there are, and by which rule.
+        Default: the number of edges, and the rule.
     ax
-        Axes to draw on.
+        Axes to draw on; default new ones.
 
     Returns
     -------
@@ -197,7 +197,7 @@ def edge_ranking(
     pairs = all_pairs(post.query, len(post.names))
     probability = chosen.probability[pairs[:, 0], pairs[:, 1]]
     size = np.abs(post.association()[pairs[:, 0], pairs[:, 1]])
-    order = np.lexsort((-size, -probability))[:count]  # of equally probable ones the stronger first
+    order = np.lexsort((-size, -probability))[:count]  # the stronger first if equally probable
     pairs, probability = pairs[order], probability[order]
     inside = chosen.edges[pairs[:, 0], pairs[:, 1]]
     positive = post.association()[pairs[:, 0], pairs[:, 1]] > 0
@@ -226,23 +226,25 @@ def edge_ranking(
 
 
 def differences(table: pd.DataFrame, *, count: int = 25, title: str | None = None, ax: Axes | None = None) -> Axes:
-    """How associations differ between two groups, sorted, with credible intervals.
+    """Draw differences of associations between two groups, sorted, with credible intervals.
 
     Parameters
     ----------
     table
-        What `ggmflow.compare` gave.
+        Result of `ggmflow.compare`.
     count
-        How many pairs: those found at the smallest false discovery rate first.
+        Number of pairs: those with the smallest false discovery rate.
     title, ax
-        Text; axes to draw on.
+        Title of the axes; axes to draw on, default new ones.
 
     Returns
     -------
     Axes
     """
     if absent := {"row", "column", "difference", "sd", "lower", "upper", "fdr", "found"} - set(table.columns):
-        raise ValueError(f"this is no comparison, {min(absent)!r} is missing: use ggmflow.compare(first, second)")
+        raise ValueError(
+            f"this is not a comparison: column {min(absent)!r} is missing; use ggmflow.compare(first, second)"
+        )
     score = (table["difference"].abs() / table["sd"].where(table["sd"] > 0, np.inf)).to_numpy()
     order = np.lexsort((-score, table["fdr"].to_numpy()))
     part = table.iloc[order[:count]].sort_values("difference", kind="stable")
@@ -273,7 +275,7 @@ def _forest(
     sure: Bool[np.ndarray, " m"] | None = None,
     unsure: str = "interval holds zero",
 ) -> list[Any]:
-    """Intervals below each other; filled markers where `sure`, by default where zero is outside."""
+    """Draw intervals in rows; markers are filled where `sure`, by default where the interval excludes zero."""
     at, sure = np.arange(len(names)), (low > 0) | (high < 0) if sure is None else sure
     ax.axvline(0, color=NEUTRAL, lw=0.8)
     ax.hlines(at, low, high, color=np.where(middle > 0, POSITIVE, NEGATIVE), lw=1.6)
@@ -294,19 +296,19 @@ def _forest(
 def _name_rows(ax: Axes, names: list[str]) -> None:
     set_names(ax.yaxis, names, most=len(names))
     ax.tick_params(axis="y", length=0)
-    # Long names take room from the axes, which titles and legends must fit.
+    # Long names make the axes narrower, and titles and legends must fit them.
     ax.figure.canvas.figure.draw_without_rendering()
 
 
 def _name_points(
     ax: Axes, x: Float[np.ndarray, " m"], y: Float[np.ndarray, " m"], names: list[tuple[str, ...]]
 ) -> None:
-    """Names beside points, away from the diagonal if there is room; a name that would overlap another is left out.
+    """Write names beside points, away from the diagonal if possible; a name that would overlap another is left out.
 
-    Each point has its name at full length and shorter ones, for where there is less room.
+    Each point has its name at full length and in shorter forms.
     """
     taken = np.empty((0, 4))  # boxes in points: left, bottom, right, top
-    # Layout engines shrink axes later: reckon with a little less than there is.
+    # Layout engines shrink axes later: assume a little less space.
     size = 0.85 * 72 * np.array(inches(ax))
     low, high = np.transpose([ax.get_xlim(), ax.get_ylim()])
     for at, texts in zip(np.column_stack([x, y]), names, strict=True):
@@ -320,7 +322,7 @@ def _name_points(
                 place = {"textcoords": "offset points", "ha": "right" if left else "left", "va": "center", "zorder": 5}
                 made = ax.annotate(text, at, (-6 if left else 6, 0), fontsize=SMALL, parse_math=False, **place)
                 made.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
-                made.set_in_layout(False)  # names are placed within the axes, and must not make these narrower
+                made.set_in_layout(False)  # names are inside the axes, and must not make them narrower
                 break
 
 

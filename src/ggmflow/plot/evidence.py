@@ -32,16 +32,16 @@ def evidence_curve(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Evidence over λ, a line for each q, with bars of two standard errors; the highest point is marked.
+    """Draw evidence over λ, a line for each q, with bars of two standard errors; the highest point is marked.
 
     Parameters
     ----------
     table
-        What `GraphicalFlow.evidence` gave.
+        Result of `GraphicalFlow.evidence`.
     q
-        Draw the line of this one alone.
+        Draw only the line of this q.
     title, ax
-        Text; axes to draw on.
+        Title of the axes; axes to draw on, default new ones.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def evidence_curve(
         colour, marker = LINES[k % len(LINES)], MARKERS[k % len(MARKERS)]
         error = 2 * part["se"].fillna(0.0)
         ax.errorbar(part["lam"], part["log_evidence"], yerr=error, color=colour, lw=1.6, capsize=2, elinewidth=1)
-        # Where weights failed and no chains were run, a number is rough: its marker is hollow.
+        # A value from cumulants is rough, because weights failed and no chains were run: its marker is hollow.
         rough = (part["method"] == "cumulant").to_numpy()
         ax.plot(part["lam"][~rough], part["log_evidence"][~rough], ls="", marker=marker, ms=5, color=colour)
         ax.plot(part["lam"][rough], part["log_evidence"][rough], ls="", marker=marker, ms=5, color=colour, mfc="white")
@@ -73,7 +73,7 @@ def evidence_curve(
         ax.set_xlim(lams[0] / 1.05, lams[-1] * 1.05)
     ax.set_ylabel("log evidence (nats)")
     ax.ticklabel_format(axis="y", useOffset=False)
-    # The last label is long and has a column of its own: columns as wide as it is would be one below the other.
+    # The last label is long: if all columns were as wide, there would be a single one.
     columns: dict[str, Any] = {"ncols": 3} if inches(ax)[0] > 3.3 else {}
     legend_below(ax, handles, **columns)
     open_frame(ax)
@@ -82,14 +82,14 @@ def evidence_curve(
 
 
 def evidence_surface(table: pd.DataFrame, *, title: str | None = None, ax: Axes | None = None) -> Axes:
-    """Evidence over λ and q, as nats below the highest point, which is marked.
+    """Draw evidence over λ and q, as nats below the highest point, which is marked.
 
     Parameters
     ----------
     table
-        What `GraphicalFlow.evidence` gave for at least two λ and two q.
+        Result of `GraphicalFlow.evidence` for at least two λ and two q.
     title, ax
-        Text; axes to draw on.
+        Title of the axes; axes to draw on, default new ones.
 
     Returns
     -------
@@ -121,15 +121,15 @@ def evidence_surface(table: pd.DataFrame, *, title: str | None = None, ax: Axes 
 
 def _checked(table: pd.DataFrame) -> pd.DataFrame:
     if absent := {"lam", "q", "log_evidence", "se", "method"} - set(table.columns):
-        raise ValueError(f"this is no table of evidence, {min(absent)!r} is missing: use model.evidence(...)")
+        raise ValueError(f"this is not a table of evidence: {min(absent)!r} is missing; use model.evidence(...)")
     table = table.loc[np.isfinite(table["log_evidence"])]
     if table.empty:
-        raise ValueError("the table holds no finite evidence")
+        raise ValueError("the table has no finite evidence")
     return table
 
 
 def _mark(ax: Axes, table: pd.DataFrame, height: str) -> Line2D:
-    """A star at the highest point; the column `height` is the vertical axis."""
+    """Draw a star at the highest point; the column `height` is the vertical axis."""
     best = table.iloc[int(np.argmax(table["log_evidence"]))]
     lam, q = float(best["lam"]), float(best["q"])
     label = f"highest: λ = {lam:.3g}, q = {q:.3g}"

@@ -1,4 +1,4 @@
-"""Heat maps: every association of a matrix as a colour, with how uncertain it is beside it."""
+"""Heat maps: every association of a matrix as a colour, and its uncertainty as a grey."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -25,22 +25,22 @@ def heat_map(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Associations as colours, and their uncertainty as greys.
+    """Draw associations as colours, and their uncertainty as greys.
 
-    Of a posterior the lower triangle holds means, the upper one their uncertainty. A query has no triangles: its rows
-    of uncertainty stand below those of means.
+    For a posterior, the lower triangle shows means and the upper triangle their uncertainty. For a query, which has no
+    triangles, rows of uncertainty are below the rows of means.
 
     Parameters
     ----------
     matrix
         A posterior, or partial correlations (any signed matrix) to be drawn alone; the diagonal is left blank.
     names
-        Of the columns; default those of the posterior. With hundreds only some are written.
+        Names of the columns; default those of the posterior. Of hundreds of names only some are written.
     uncertainty : {"sign", "sd"} or None
         Probability that the likelier sign of an association is wrong, or its standard deviation; None draws means
         everywhere.
     title, ax
-        Text; axes to draw on.
+        Title of the axes; axes to draw on, default new ones.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def heat_map(
     names = [short(str(name)) for name in names]
     more = max(0.0, room_for(names) - 0.6)
     ax = new_axes(ax, 4.5 + more, 4.0 + more)
-    # A query block of six rows and hundreds of columns would be a sliver with square cells.
+    # With square cells, a query of six rows and hundreds of columns would be a thin strip.
     aspect = "equal" if shown.shape[0] == shown.shape[1] else "auto"
     _bar(ax, _draw(ax, shown, None, aspect), "partial correlation")
     _label(ax, names, list(names[: len(shown)]))
@@ -77,17 +77,17 @@ def _posterior_map(
     post: Posterior, names: Sequence[str], uncertainty: Uncertainty | None, title: str | None, ax: Axes | None
 ) -> Axes:
     s, d = len(post.query), len(post.names)
-    mean, words = post.association(), scale_name("association", post)
+    mean, scale = post.association(), scale_name("association", post)
     mean[np.arange(s), post.query] = np.nan
     whole, rows = s == d, [str(names[k]) for k in post.query.tolist()]
-    if whole:  # rows in the order of the columns, so that there is a diagonal
+    if whole:  # rows in the order of the columns
         back = np.argsort(post.query)
         mean, rows = mean[back], list(names)
     names, rows = [short(str(name)) for name in names], [short(name) for name in rows]
-    more = max(0.0, room_for(names) - 0.6)  # than short names need, below and beside
+    more = max(0.0, room_for(names) - 0.6)  # inches below and beside the axes, in addition to those of short names
     ax = new_axes(ax, 5.4 + more, 4.2 + more) if whole else new_axes(ax, 7.0 + more, 3.2 + more)
     if uncertainty is None:
-        _bar(ax, _draw(ax, mean, None, "equal" if whole else "auto"), f"{words}: mean")
+        _bar(ax, _draw(ax, mean, None, "equal" if whole else "auto"), f"{scale}: mean")
         _label(ax, names, rows)
         set_title(ax, title or _condition(post))
         return ax
@@ -111,7 +111,7 @@ def _posterior_map(
         _label(ax, names, [*rows, "", *rows])
         places = "upper rows", "lower rows"
     _bar(ax, second, f"{meaning} ({places[1]})")
-    _bar(ax, first, f"{words} ({places[0]})")
+    _bar(ax, first, f"{scale} ({places[0]})")
     set_title(ax, title or _condition(post))
     return ax
 
@@ -120,14 +120,14 @@ def _draw(
     ax: Axes, values: Float[np.ndarray, "r c"], top: float | None, aspect: Literal["equal", "auto"], grey: bool = False
 ) -> AxesImage:
     limit = top or float(np.nanmax(np.abs(values), initial=1e-3))
-    # Dark is uncertain, so that what can be trusted looks clean; sign maps are white at zero.
+    # Uncertain cells are dark, so that certain ones are clear; signed maps are white at zero.
     colours = {"cmap": DOUBT, "vmin": 0, "vmax": limit} if grey else {"cmap": SIGNED, "vmin": -limit, "vmax": limit}
     return ax.imshow(values, aspect=aspect, interpolation="nearest", **colours)
 
 
-def _bar(ax: Axes, image: AxesImage, words: str) -> None:
+def _bar(ax: Axes, image: AxesImage, label: str) -> None:
     bar = ax.figure.colorbar(image, ax=ax, shrink=0.85, pad=0.02)
-    bar.set_label(words, fontsize=9)
+    bar.set_label(label, fontsize=9)
     bar.ax.tick_params(labelsize=SMALL)
 
 

@@ -37,9 +37,9 @@ from ggmflow.plot.style import (
     open_frame,
     set_title,
 )
-from ggmflow.views import pairs as views
+from ggmflow.views.pairs import middle
 
-_MOST_LINES = 400  # more grey lines than this are a grey area
+_MOST_LINES = 400  # more grey lines would be a grey area
 
 
 def intervals_along_lam(
@@ -53,9 +53,9 @@ def intervals_along_lam(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Credible bands and medians of a few entries of Ω, or of functions of it, along λ, from arrays.
+    """Draw credible bands and medians of a few entries of Ω, or of functions of it, along λ, from arrays.
 
-    `entries_along_lam` asks a model for them.
+    `entries_along_lam` computes them from a model.
 
     Parameters
     ----------
@@ -68,9 +68,9 @@ def intervals_along_lam(
     path
         A point estimate to draw dashed, for example the graphical lasso.
     path_label, ylabel, title
-        Texts.
+        Name of the point estimate; label of the vertical axis; title of the axes.
     ax
-        Axes to draw on.
+        Axes to draw on; default new ones.
     """
     ax = new_axes(ax)
     handles = []
@@ -97,9 +97,9 @@ def solution_path(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Point estimates of many entries of Ω, or of functions of it, along λ: a line each, from arrays.
+    """Draw point estimates of many entries of Ω, or of functions of it, along λ from arrays, one line for each entry.
 
-    `mode_path` asks a model for them.
+    `mode_path` computes them from a model.
 
     Parameters
     ----------
@@ -108,16 +108,16 @@ def solution_path(
     path
         Each of m entries at each λ.
     labels
-        Which entries to draw in colour, and their names; the others are grey and appear as "other pairs".
+        Names of the entries to draw in colour, by position; the others are grey and labelled "other pairs".
     reference
         The same entries by another method, drawn dashed, for example the graphical lasso.
     reference_label, ylabel, title
-        Texts.
+        Name of the other method; label of the vertical axis; title of the axes.
     ax
-        Axes to draw on.
+        Axes to draw on; default new ones.
     """
     ax = new_axes(ax)
-    # The named entries come last, on top of the others and in the order of their labels.
+    # The named entries are drawn last, on top of the others and in the order of their labels.
     for k in [k for k in range(path.shape[1]) if k not in labels]:
         ax.plot(lam, path[:, k], color=FAINT, lw=0.9)
         if reference is not None:
@@ -150,28 +150,28 @@ def entries_along_lam(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Credible intervals of a few entries along λ at one q: band, median, and the mode if wanted.
+    """Draw credible intervals of a few entries along λ at one q: band, median and, optionally, the mode.
 
     Parameters
     ----------
     model
-        Fitted.
+        Fitted model.
     entries
         Pairs of names or positions; default the five of largest |association| in the middle of the fitted ranges.
     q, temperature
-        The rest of the condition.
+        Exponent and temperature of all posteriors.
     lam
         Values of λ; default 15 across the fitted range.
     level
-        Of the credible intervals.
+        Probability of the credible intervals.
     scale : {"association", "precision"}
         Partial correlations (regression weights outside a query), or entries of Ω in the working scale.
     mode
-        Draw the posterior mode too, dashed: at q = 1 the graphical lasso.
+        Whether to draw the posterior mode too, dashed: at q = 1 the graphical lasso.
     num_draws
-        Draws at each λ.
+        Number of draws at each λ.
     title, ax
-        Text; axes to draw on.
+        Title of the axes; axes to draw on, default new ones.
 
     Returns
     -------
@@ -212,20 +212,20 @@ def entry_across_q(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Credible interval of one entry for many q at one λ, beside other estimates at q = 1.
+    """Draw the credible interval of one entry for many q at one λ, with other estimates at q = 1.
 
     Parameters
     ----------
     model
-        Fitted.
+        Fitted model.
     entry
         Two names or positions.
     lam, temperature
-        The rest of the condition.
+        Shrinkage and temperature of all posteriors.
     q
         Values of q; default 9 across the fitted range.
     level
-        Of the credible intervals.
+        Probability of the credible intervals.
     scale : {"association", "precision"}
         As in `entries_along_lam`.
     references
@@ -233,9 +233,9 @@ def entry_across_q(
         or (chains, draws, s, d), such as `draws` of the Bayesian graphical lasso, a median and an interval. Default:
         the graphical lasso; {} for none.
     num_draws
-        Draws at each q.
+        Number of draws at each q.
     title, ax
-        Text; axes to draw on.
+        Title of the axes; axes to draw on, default new ones.
 
     Returns
     -------
@@ -246,10 +246,10 @@ def entry_across_q(
     qs = np.linspace(*model.q_range_, 9) if q is None else np.unique(np.atleast_1d(np.asarray(q, float)))
     conditions = [(lam, each, temperature) for each in qs.tolist()]
     found = ask(model, conditions, lambda post: quantiles_of(post, probs, pairs, scale)[:, 0], num_draws)
-    low, middle, high = np.array(found).T
+    low, median, high = np.array(found).T
     ax = new_axes(ax)
     bars = {"fmt": "o", "color": LINES[0], "ms": 5, "capsize": 3, "lw": 1.5, "label": f"median, {level:.0%} interval"}
-    handles: list = [ax.errorbar(qs, middle, yerr=[middle - low, high - middle], **bars)]
+    handles: list = [ax.errorbar(qs, median, yerr=[median - low, high - median], **bars)]
     if references is None:
         S, n = model.scatter_.matrix, model.scatter_.n
         references = {"graphical lasso": solve_path(S, n, [lam], 1.0, query).precision[0]}
@@ -259,12 +259,12 @@ def entry_across_q(
         if rows.ndim < 2 or rows.shape[-2:] != (len(query), len(names)):
             raise ValueError(f"{label!r} must end in shape {(len(query), len(names))}, it has shape {rows.shape}")
         values = _values(rows.reshape(-1, *rows.shape[-2:]), pairs, query, scale)[:, 0]
-        low, middle, high = np.quantile(values, probs)
-        # Beside each other and beside the model's own interval, so that all can be seen.
+        low, median, high = np.quantile(values, probs)
+        # Side by side, so that they hide neither each other nor the interval of the model.
         at, colour = 1 + step * (k + 1), LINES[(k + 1) % len(LINES)]
         style = {"fmt": MARKERS[(k + 1) % len(MARKERS)], "color": colour, "ms": 6, "capsize": 3, "lw": 1.2}
-        bar = None if len(values) == 1 else [[middle - low], [high - middle]]
-        handles.append(ax.errorbar([at], [middle], yerr=bar, label=label, **style))
+        bar = None if len(values) == 1 else [[median - low], [high - median]]
+        handles.append(ax.errorbar([at], [median], yerr=bar, label=label, **style))
     ax.axhline(0, color=NEUTRAL, lw=0.6)
     ax.set(xlabel="exponent q", ylabel=scale_name(scale, model))
     legend_below(ax, handles)
@@ -284,22 +284,22 @@ def mode_path(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Posterior modes along λ, a line for each pair; those that are zero at every λ are left out.
+    """Draw posterior modes along λ, a line for each pair; pairs that are zero at every λ are left out.
 
     Parameters
     ----------
     model
-        Fitted.
+        Fitted model.
     path
-        What `model.path` gave; default ``model.path(q=q)``.
+        Result of `model.path`; default ``model.path(q=q)``.
     q
-        Exponent, if there is no path.
+        Exponent if no path is given.
     entries
         Pairs to draw in colour and name; default the six of largest |association| along the path.
     scale : {"association", "precision"}
         As in `entries_along_lam`.
     title, ax
-        Text; axes to draw on.
+        Title of the axes; axes to draw on, default new ones.
 
     Returns
     -------
@@ -333,7 +333,7 @@ def mode_path(
 def _values(
     rows: Float[np.ndarray, "k s d"], pairs: Positions, query: np.ndarray, scale: Scale
 ) -> Float[np.ndarray, "k m"]:
-    """The numbers to draw of some pairs of given matrices."""
+    """Associations, or entries, of some pairs of given matrices."""
     if scale == "association":
         rows = association(rows, query)
     return rows[:, pairs[:, 0], pairs[:, 1]]
@@ -346,7 +346,7 @@ def _lams(model: GraphicalFlow, lam: ArrayLike | None, count: int) -> Float[np.n
 def _pairs(model: GraphicalFlow, entries: Entry | Iterable[Entry] | None, count: int) -> Positions:
     if entries is not None:
         return find_pairs(entries, model.scatter_.names, model.query_)
-    return ask(model, [views.middle(model)], lambda post: strongest(post, count), 1000)[0]
+    return ask(model, [middle(model)], lambda post: strongest(post, count), 1000)[0]
 
 
 def _temperature(temperature: float) -> str:
@@ -354,7 +354,7 @@ def _temperature(temperature: float) -> str:
 
 
 def _marks(k: int, length: int) -> dict:
-    """A few markers on a line, at places that differ between lines: they tell lines apart without colour."""
+    """A few markers at positions that differ between lines, which distinguish lines without colour."""
     every = max(1, length // 4)
     return {"marker": MARKERS[k % len(MARKERS)], "ms": 4.5, "markevery": (k % every, every)}
 
@@ -362,7 +362,7 @@ def _marks(k: int, length: int) -> dict:
 def _finish_along_lam(
     ax: Axes, lam: Float[np.ndarray, " k"], ylabel: str, title: str | None, handles: Sequence[Line2D]
 ) -> None:
-    """Axis of λ, line at zero, legend."""
+    """Add the axis of λ, a line at zero, the legend and the title."""
     ax.axhline(0, color=NEUTRAL, lw=0.6)
     lam_axis(ax, lam)
     ax.set_ylabel(ylabel)

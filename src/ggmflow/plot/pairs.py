@@ -1,7 +1,7 @@
-"""Pairs of variables: which are meant, what they are called, what a posterior says of them.
+"""Pairs of variables: their positions, their names, and their posterior.
 
-An entry is (a, b), two names or positions. Of a query's rows [Ω₁₁ Ω₁₂] it is the pair (row, column): the row belongs to
-the query variable, the column is a position in the data.
+An entry is (a, b), two names or positions. Its position in the rows [Ω₁₁ Ω₁₂] of a query is (row, column): the rank of
+the query variable in the query, and the position of the other variable in the data.
 """
 
 import difflib
@@ -25,14 +25,14 @@ Answer = TypeVar("Answer")
 
 
 def find_pairs(entries: Entry | Iterable[Entry], names: Sequence[str], query: Int[np.ndarray, " s"]) -> Positions:
-    """Row and column of each entry.
+    """Return row and column of each entry.
 
     Parameters
     ----------
     entries
-        One pair, or several; the order of the two does not matter.
+        One pair, or several; the order of the two variables does not matter.
     names, query
-        Of all d columns; the columns that have a row.
+        Names of all d columns; positions of the columns that have a row.
 
     Returns
     -------
@@ -48,10 +48,10 @@ def find_pairs(entries: Entry | Iterable[Entry], names: Sequence[str], query: In
             raise ValueError(f"an entry is a pair of names or positions, such as ('a', 'b'), got {entry!r}")
         a, b = (_position(each, names) for each in pair)
         if a == b:
-            raise ValueError(f"{names[a]!r} and itself are no pair: name two different variables")
+            raise ValueError(f"{names[a]!r} and itself are not a pair: name two different variables")
         if a not in rank and b not in rank:
             raise ValueError(f"neither {names[a]!r} nor {names[b]!r} belongs to the query, so their pair has no entry")
-        # Of two query variables the one that was asked first has the row, as in `all_pairs`.
+        # Of two query variables the first one in the query has the row, as in `all_pairs`.
         if a not in rank or (b in rank and rank[b] < rank[a]):
             a, b = b, a
         found.append((rank[a], b))
@@ -72,7 +72,7 @@ def _position(each: Any, names: Sequence[str]) -> int:
 
 
 def pair_names(pairs: Positions, names: Sequence[str], query: Int[np.ndarray, " s"], most: int = 20) -> list[str]:
-    """Both names of each pair, in the order of row and column, of so many characters each at most."""
+    """Return the names of each pair, row first, with at most `most` characters for each name."""
     rows = query[pairs[:, 0]].tolist()
     return [
         f"{short(str(names[row]), most)} – {short(str(names[column]), most)}"
@@ -81,27 +81,27 @@ def pair_names(pairs: Positions, names: Sequence[str], query: Int[np.ndarray, " 
 
 
 def all_pairs(query: Int[np.ndarray, " s"], n_features: int) -> Positions:
-    """Every pair of a query's rows once."""
+    """Return every pair of the rows of a query once."""
     rank = np.full(n_features, len(query))
     rank[query] = np.arange(len(query))
     return np.argwhere(rank > np.arange(len(query))[:, None])
 
 
 def joined_pairs(edges: Bool[np.ndarray, "s d"], query: Int[np.ndarray, " s"]) -> Positions:
-    """Pairs that an edge joins, each once."""
+    """Return every pair that an edge joins once."""
     pairs = all_pairs(query, edges.shape[1])
     return pairs[edges[pairs[:, 0], pairs[:, 1]]]
 
 
 def strongest(post: Posterior, count: int) -> Positions:
-    """Pairs of largest |mean association|, the largest first."""
+    """Return the pairs of largest |mean association|, the largest first."""
     pairs = all_pairs(post.query, len(post.names))
     size = np.abs(post.association()[pairs[:, 0], pairs[:, 1]])
     return pairs[np.argsort(-size, kind="stable")[:count]]
 
 
 def draws_of(post: Posterior, pairs: Positions, scale: Scale = "association") -> Float[np.ndarray, "m N"]:
-    """Draws of the association, or of the entry of Ω, of each pair."""
+    """Return draws of the association, or of the entry of Ω, of each pair."""
     where = post._free.position[pairs[:, 0], pairs[:, 1]]
     if scale == "association":
         return post._sample.association_draws(where)
@@ -113,27 +113,27 @@ def draws_of(post: Posterior, pairs: Positions, scale: Scale = "association") ->
 def quantiles_of(
     post: Posterior, probs: Sequence[float], pairs: Positions, scale: Scale = "association"
 ) -> Float[np.ndarray, "k m"]:
-    """Posterior quantiles of the association, or of the entry of Ω, of each pair."""
+    """Return posterior quantiles of the association, or of the entry of Ω, of each pair."""
     values = draws_of(post, pairs, scale)
     return weighted_quantile(values, sort_order(values), post._use(None), np.asarray(probs, float))
 
 
 def three_probs(level: float) -> tuple[float, float, float]:
-    """Lower end, middle and upper end of a credible interval."""
+    """Return the probabilities of the lower end, the median and the upper end of a credible interval."""
     if isinstance(level, bool) or not 0 < level < 1:
         raise ValueError(f"level must be a number between 0 and 1, such as 0.9, got {level!r}")
     return (1 - level) / 2, 0.5, (1 + level) / 2
 
 
 def scale_name(scale: Scale, post_or_model: Posterior | GraphicalFlow) -> str:
-    """What the numbers are, for an axis."""
+    """Return the label of an axis of associations or entries."""
     if scale == "precision":
         return "entry of the precision matrix"
     if isinstance(post_or_model, Posterior):
         whole = len(post_or_model.query) == len(post_or_model.names)
     else:
         whole = len(post_or_model.query_) == post_or_model.scatter_.n_features
-    # Outside a query it is a regression weight: see `Posterior.association`.
+    # Outside a query an association is a regression weight: see `Posterior.association`.
     return "partial correlation" if whole else "association"
 
 
@@ -143,7 +143,7 @@ def ask(
     question: Callable[[Posterior], Answer],
     num_draws: int,
 ) -> list[Answer]:
-    """What the posterior at each (λ, q, T) answers; poor fits are one warning in all, not one each."""
+    """Return the value of a function of the posterior at each (λ, q, T); poor fits give one warning in all."""
     answers, poor = [], []
     for condition in conditions:
         post = model.posterior(*condition, num_draws=num_draws)

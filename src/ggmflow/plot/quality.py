@@ -1,4 +1,4 @@
-"""How good a fit is: training, importance weights, and effective draws for every λ and q."""
+"""Quality of a fit: training, importance weights, and effective draws for every λ and q."""
 
 from collections.abc import Sequence
 
@@ -16,21 +16,21 @@ from ggmflow.posterior.weights import khat_limit
 
 
 def training_curve(history: GraphicalFlow | pd.DataFrame, *, title: str | None = None, ax: Axes | None = None) -> Axes:
-    """Held-out ELBO over the steps of training, and the effective sample size to expect on a second axis.
+    """Draw the held-out ELBO over the steps of training, and the expected effective sample size on a second axis.
 
-    The first steps are far below: the axis shows the last nine tenths of them.
+    The range of the axis is that of the last nine tenths of the steps, because the first ones are far below.
 
     Parameters
     ----------
     history
         A fitted model, or its `history_`.
     title, ax
-        Text; axes to draw on.
+        Title of the axes; axes to draw on, default new ones.
 
     Returns
     -------
     Axes
-        That of the ELBO.
+        Axes of the ELBO.
     """
     table = history.history_ if isinstance(history, GraphicalFlow) else history
     ax = new_axes(ax)
@@ -57,18 +57,18 @@ def training_curve(history: GraphicalFlow | pd.DataFrame, *, title: str | None =
 
 
 def weight_tail(post: Posterior, *, title: str | None = None, ax: Axes | None = None) -> Axes:
-    """Importance weights of the draws behind a posterior, largest first, relative to equal weights.
+    """Draw the importance weights of the draws of a posterior, largest first, relative to equal weights.
 
-    A perfect flow is a flat line at 1. The steeper the beginning, the fewer draws carry the estimates.
+    A perfect flow gives a flat line at 1. The steeper the line begins, the fewer draws dominate the estimates.
 
     Parameters
     ----------
     post
-        Of a flow; exact draws have no weights.
+        Posterior of a flow; exact draws have no weights.
     title
-        Default: k̂ and effective draws in words.
+        Default: k̂ and the number of effective draws.
     ax
-        Axes to draw on.
+        Axes to draw on; default new ones.
 
     Returns
     -------
@@ -76,13 +76,13 @@ def weight_tail(post: Posterior, *, title: str | None = None, ax: Axes | None = 
     """
     weights = post._weights
     if weights is None:
-        raise ValueError("these draws are exact and have no importance weights: there is nothing to draw")
+        raise ValueError("exact draws have no importance weights: there is nothing to draw")
     ax = new_axes(ax)
     num_draws = len(weights.values)
     relative = np.sort(weights.values)[::-1] * num_draws
     ax.plot(np.arange(1, num_draws + 1), relative, color=LINES[0], lw=1.8, label="weights, smoothed")
     ax.axhline(1, color=NEUTRAL, lw=1.2, ls=DASHED, label="equal weights")
-    smallest = max(float(relative[int(0.99 * num_draws) - 1]), 1e-6)  # what comes below counts for nothing
+    smallest = max(float(relative[int(0.99 * num_draws) - 1]), 1e-6)  # smaller weights have no influence
     ax.set(xscale="log", yscale="log", xlabel="rank of the draw", ylabel="weight, relative to equal weights")
     ax.set_ylim(min(0.3, smallest), max(3.0, 2 * relative[0]))
     legend(ax, ax.lines, loc="lower left")
@@ -101,22 +101,22 @@ def fit_quality(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Effective draws and Pareto k̂ for every λ and q: where the flow can be trusted as it is.
+    """Draw effective draws and Pareto k̂ for every λ and q: the conditions at which the flow is reliable.
 
-    Cells whose weights cannot be used, because k̂ is too large, are crossed out: there use `Posterior.refine`.
+    Cells whose weights cannot be used, because k̂ is too large, are crossed out: use `Posterior.refine` there.
 
     Parameters
     ----------
     model
-        Fitted.
+        Fitted model.
     lam, q
         Values to combine; default six λ and five q across the fitted ranges.
     temperature
-        Of all.
+        Temperature of all posteriors.
     num_draws
-        Draws at each point.
+        Number of draws at each point.
     title, ax
-        Text; axes to draw on.
+        Title of the axes; axes to draw on, default new ones.
 
     Returns
     -------
@@ -132,7 +132,7 @@ def fit_quality(
     limit = khat_limit(num_draws)
     ax = new_axes(ax, 5.4, 3.6)
     image = ax.imshow(ess, cmap="cividis", vmin=0, vmax=1, origin="lower", aspect="auto", interpolation="nearest")
-    # Layout engines shrink axes later: a cell must have some more room than "-0.17" takes.
+    # Layout engines shrink axes later: a cell must be somewhat larger than "-0.17".
     cell = 72 * np.array(inches(ax)) / [len(lams), len(qs)]
     written = bool(cell[0] >= 2.9 * SMALL and cell[1] >= 1.6 * SMALL)
     for (i, j), value in np.ndenumerate(khat):
@@ -158,8 +158,8 @@ def fit_quality(
     bar.set_label("effective share of draws", fontsize=9)
     bar.ax.tick_params(labelsize=SMALL)
     bad = int(np.sum(~(khat < limit)))
-    words = f"crossed out: k̂ ≥ {limit:.2g}, at {bad} of {khat.size}" if bad else f"k̂ < {limit:.2g} everywhere"
-    set_title(ax, title or f"Pareto k̂ (numbers) and effective draws (colour); {words}")
+    note = f"crossed out: k̂ ≥ {limit:.2g}, at {bad} of {khat.size}" if bad else f"k̂ < {limit:.2g} everywhere"
+    set_title(ax, title or f"Pareto k̂ (numbers) and effective draws (colour); {note}")
     return ax
 
 
@@ -168,5 +168,5 @@ def _values(given: ArrayLike | None, default: Float[np.ndarray, " k"]) -> Float[
 
 
 def _numbers(values: Float[np.ndarray, " k"]) -> Sequence[str]:
-    # No exponents: "1000" is shorter than "1e+03", and said of λ elsewhere.
+    # No exponents: "1000" is shorter than "1e+03", and other axes of λ have none.
     return [np.format_float_positional(float(f"{value:.3g}"), trim="-") for value in values]

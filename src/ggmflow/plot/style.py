@@ -1,7 +1,7 @@
-"""What all pictures share: colours, names shown as they are, axes of λ.
+"""Shared style of all plots: colours, names without typesetting, axes of λ.
 
-Colours are those of Okabe and Ito, which colour-blind eyes tell apart. Nothing is told by colour alone: negative
-associations are dashed, lines have markers, what is not chosen is hollow.
+Colours are those of Okabe and Ito, which colour-blind readers can distinguish. Colour is never the only difference:
+negative associations are dashed, lines have markers, and points that were not chosen are hollow.
 """
 
 import textwrap
@@ -27,49 +27,49 @@ MARKERS = "os^Dv<P"
 FAINT, DASHED = "#bdbdbd", (0, (4, 2))
 DOUBT = LinearSegmentedColormap.from_list("doubt", ["#ffffff", "#636363"])
 SIGNED = LinearSegmentedColormap.from_list("signed", [NEGATIVE, "#ffffff", POSITIVE])
-SMALL = 8  # points: the smallest text there is
+SMALL = 8  # points: size of the smallest text
 
 
 def new_axes(ax: Axes | None, width: float = 5.0, height: float = 3.6) -> Axes:
-    """The axes that were given, or new ones in a figure of so many inches."""
+    """Return the given axes, or new ones in a figure of the given size in inches."""
     return ax if ax is not None else plt.subplots(figsize=(width, height), layout="constrained")[1]
 
 
 def short(name: str, most: int = 20) -> str:
-    """A name as it is, or its beginning and end, which tell names of one family apart."""
+    """Return a name, or its beginning and end if it is long, which distinguish names of one family."""
     return name if len(name) <= most else f"{name[: most - 8]}…{name[-7:]}"
 
 
 def room_for(names: Sequence[str]) -> float:
-    """Inches that the longest of these names takes beside axes."""
+    """Return the width in inches of the longest name."""
     return 0.061 * max(map(len, names), default=0)
 
 
 def set_title(ax: Axes, title: str | None) -> None:
-    """A title as wide as the axes at most; dollar signs are dollar signs."""
+    """Set a title that is at most as wide as the axes; dollar signs are not typeset as maths."""
     if title:
         lines = [textwrap.fill(line, _characters(ax, 9), break_on_hyphens=False) for line in title.splitlines()]
         ax.set_title("\n".join(lines), fontsize=9, parse_math=False)
 
 
 def _characters(ax: Axes, size: float) -> int:
-    """How many characters of so many points fit beside each other."""
+    """Number of characters of a font size in points that fit the width of the axes."""
     return max(24, int(0.85 * 72 * inches(ax)[0] / (0.55 * size)))  # layout engines shrink axes later
 
 
 def inches(ax: Axes) -> tuple[float, float]:
-    """Width and height of axes."""
+    """Return width and height of axes."""
     box, dpi = ax.get_window_extent(), ax.figure.dpi
     return box.width / dpi, box.height / dpi
 
 
 def overlaps(box: Float[np.ndarray, " 4"], others: Float[np.ndarray, "m 4"]) -> bool:
-    """Whether a box (left, bottom, right, top) overlaps any of others."""
+    """Return whether a box (left, bottom, right, top) overlaps any other box."""
     return bool(np.any(np.all(box[:2] < others[:, 2:], axis=1) & np.all(others[:, :2] < box[2:], axis=1)))
 
 
 def legend(ax: Axes, handles: Sequence[Artist], **options: Any) -> Legend | None:
-    """A legend of these artists with their labels as they are: matplotlib would hide `_x` and typeset `$x$`."""
+    """Draw a legend with unchanged labels; matplotlib itself would hide `_x` and typeset `$x$`."""
     if not handles:
         return None
     made = ax.legend(handles, [str(k) for k in range(len(handles))], **{"frameon": False, "fontsize": SMALL} | options)
@@ -80,10 +80,10 @@ def legend(ax: Axes, handles: Sequence[Artist], **options: Any) -> Legend | None
 
 
 def legend_below(ax: Axes, handles: Sequence[Artist], label: bool = True, **options: Any) -> Legend | None:
-    """A legend under the axes and their label, where it hides nothing, in as many columns as there is room for."""
+    """Draw a legend below the axes and their label, in as many columns as fit."""
     column = 32 + 0.56 * SMALL * max((len(str(each.get_label())) for each in handles), default=0)
     columns = max(1, min(len(handles), int(0.95 * 72 * inches(ax)[0] / column)))
-    # In inches, which stay the same when a layout engine shrinks the axes: ticks and label need half a one.
+    # In inches, which stay the same when a layout engine shrinks the axes: ticks and label need half an inch.
     down = ScaledTranslation(0, -0.45 if label else 0.0, ax.figure.dpi_scale_trans)
     place = {
         "loc": "upper center",
@@ -96,12 +96,12 @@ def legend_below(ax: Axes, handles: Sequence[Artist], label: bool = True, **opti
 
 
 def dashed_handle(label: str) -> Line2D:
-    """What stands for a reference in a legend."""
+    """Return the legend handle of a reference."""
     return Line2D([], [], color=NEUTRAL, lw=1.2, ls=DASHED, label=label)
 
 
 def lam_axis(ax: Axes, lam: Float[np.ndarray, " k"]) -> None:
-    """A logarithmic axis of λ with plain numbers."""
+    """Make the horizontal axis one of λ: logarithmic, with plain numbers."""
     ax.set_xscale("log")
     ax.set_xlabel("shrinkage λ")
     if lam[0] < lam[-1]:
@@ -112,7 +112,7 @@ def lam_axis(ax: Axes, lam: Float[np.ndarray, " k"]) -> None:
 
 
 def open_frame(ax: Axes) -> None:
-    """No lines above and to the right; numbers along both axes as far as there is room for them."""
+    """Remove the upper and right lines, and keep the numbers along both axes from overlapping."""
     ax.spines[["top", "right"]].set_visible(False)
     for axis in (ax.xaxis, ax.yaxis):
         if isinstance(axis.get_major_locator(), AutoLocator):

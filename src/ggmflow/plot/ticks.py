@@ -1,9 +1,9 @@
-"""Tick labels that do not run into each other: ticks are chosen when a figure is drawn, by the room that there is then.
+"""Tick labels that do not overlap: ticks are chosen when a figure is drawn.
 
-Before that the size of axes is not known: a layout engine shrinks them to make room for titles, legends and labels.
+Before that the size of the axes is unknown, because a layout engine shrinks them for titles, legends and labels.
 """
 
-# matplotlib's own annotations are narrower than what it accepts.
+# The annotations of matplotlib are narrower than the types that it accepts.
 # pyright: reportArgumentType=false, reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
 
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ _WIDTH, _HEIGHT = 0.64, 1.2  # of a character and of a line, in units of the fon
 
 
 class Spaced(MaxNLocator):
-    """Round numbers; fewer of them where their labels would run into each other."""
+    """Round numbers; fewer of them if their labels would overlap."""
 
     def __init__(self):
         super().__init__(nbins="auto", steps=[1, 2, 2.5, 5, 10])
 
     def __call__(self) -> Any:
-        """The ticks, in units of the data."""
+        """Return the ticks, in units of the data."""
         ticks = np.asarray(super().__call__(), float)
         axis: Any = self.axis
         low, high = sorted(axis.get_view_interval())
@@ -36,15 +36,15 @@ class Spaced(MaxNLocator):
 
 
 class LamLocator(Locator):
-    """Round numbers on a logarithmic axis: two to seven, as many as there is room for."""
+    """Two to seven round numbers on a logarithmic axis, as many as fit."""
 
     def __call__(self) -> Any:
-        """The ticks, in units of the data."""
+        """Return the ticks, in units of the data."""
         axis: Any = self.axis
         return self.tick_values(*axis.get_view_interval())
 
     def tick_values(self, vmin: float, vmax: float) -> Any:
-        """Ticks between two values."""
+        """Return ticks between two values."""
         low, high = sorted((vmin, vmax))
         candidates: list[Any] = []
         if high < 6 * low:  # 1, 2 and 5 of a decade would be one or two ticks
@@ -58,20 +58,20 @@ class LamLocator(Locator):
 
 
 def set_names(axis: Axis, names: Sequence[str], *, most: int = 25, size: float = 8, vertical: bool = False) -> None:
-    """Names at 0, 1, 2, …; only every so many of them where there is no room for all, or where there are hundreds.
+    """Write names at 0, 1, 2, …; only every k-th name if not all of them fit, or if there are hundreds.
 
     Parameters
     ----------
     axis
-        Of x or y.
+        Horizontal or vertical axis.
     names
-        Written as they are, without typesetting.
+        Names, which are written without typesetting.
     most
-        How many names are written at most.
+        Largest number of names.
     size
-        Of the font, in points.
+        Font size in points.
     vertical
-        Whether names are turned by 90 degrees.
+        Whether names are rotated by 90 degrees.
     """
     axis.set_major_locator(_Names(len(names), most))
     axis.set_major_formatter(
@@ -83,7 +83,7 @@ def set_names(axis: Axis, names: Sequence[str], *, most: int = 25, size: float =
 
 
 class _Names(Locator):
-    """0, 1, 2, … below a count, or every so many of them."""
+    """0, 1, 2, … below a count, or every k-th of them."""
 
     def __init__(self, count: int, most: int):
         self.count, self.least = count, max(1, -(-count // max(1, most)))
@@ -97,13 +97,13 @@ class _Names(Locator):
 
 
 def _every(ticks: np.ndarray, step: int) -> np.ndarray:
-    """One of so many ticks, zero among them if it is one of the ticks."""
+    """Every `step`-th tick, including zero if it is one of the ticks."""
     zero = np.flatnonzero(np.abs(ticks) < 1e-12 * max(1e-300, float(np.abs(ticks).max())))
     return ticks[int(zero[0]) % step if zero.size else 0 :: step]
 
 
 def _fits(axis: Any, ticks: np.ndarray) -> bool:
-    """Whether the labels of these ticks, with a gap between them, have room beside each other."""
+    """Whether the labels of these ticks fit side by side with a gap."""
     if len(ticks) < 2:
         return True
     along_x = axis.axis_name == "x"

@@ -97,6 +97,8 @@ class EdgeSelection(NamedTuple):
         edges the first is 0 and the second the probability that there are none.
     n_edges : int
         Every pair counts once.
+    could_be_empty : bool
+        Whether there are edges, but the scores could be those of a graph without edges.
     """
 
     edges: Bool[np.ndarray, "s d"]
@@ -105,6 +107,7 @@ class EdgeSelection(NamedTuple):
     expected_fdr: float
     expected_f1: float
     n_edges: int
+    could_be_empty: bool = False
 
     def __repr__(self) -> str:
         pairs = f"{self.n_edges} {'edge' if self.n_edges == 1 else 'edges'} by {self.rule}"
@@ -424,6 +427,7 @@ def select(
         expected_fdr=false,
         expected_f1=expected_f1(of_edge, chosen),
         n_edges=int(chosen.sum()),
+        could_be_empty=bool(chosen.any()) and groups.log_bayes_factor < 0,
     )
 
 

@@ -1,10 +1,10 @@
-"""Everything a report shows, computed once on a grid of (λ, q): pairs × points of association, interval, edge.
+"""The values that a report shows: associations, intervals and edges of every pair on a grid of (λ, q).
 
-The grid runs through the selected point. Every number is that of ``model.posterior(lam, q, num_draws=...)``.
+The grid contains the selected point. Every value equals that of ``model.posterior(lam, q, num_draws=...)``.
 """
 
 import warnings
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -16,36 +16,37 @@ from ggmflow.posterior.edges import EdgeSelection
 from ggmflow.posterior.posterior import PoorFitWarning
 from ggmflow.posterior.weights import Verdict, khat_limit
 from ggmflow.train.progress import counting_bar
-from ggmflow.views import pairs as views
+from ggmflow.views.pairs import View, num_draws_of, view
 
 LEVEL, THRESHOLD = 0.9, 0.1
 RULES = ("f1", "interval", "fdr")
 FIELDS = ("association", "lower", "upper", "p_positive", "edge_probability")
 
-_KEPT = 72_000  # pairs × points whose numbers fit into a page: about 3 MB
+_CAPACITY = 72_000  # pairs × points that a page can hold: about 3 MB
 _MIN_DRAWS = 500
-_MANY = 1000  # entries, from which on a point takes a second or more
+_MANY = 1000  # number of entries from which one point takes a second or more
 
 
 class Point(NamedTuple):
-    """The posterior at one (λ, q): m pairs.
+    """The posterior of m pairs at one (λ, q).
 
     Attributes
     ----------
     values : (5, m) array
         One row for each of `FIELDS`.
     selections : list of EdgeSelection
-        By each of `RULES`.
+        Edges by each of `RULES`.
     edges : (3, m) array of bool
-        The same, pair by pair.
+        The same edges, pair by pair.
     khat, ess
         As in `Posterior.diagnostics`; the effective sample size is relative to the number of draws.
     verdict : {"good", "fair", "poor"}
-        Green, yellow or red, as in `ImportanceWeights.verdict`.
+        Quality of the fit, as in `ImportanceWeights.verdict`.
     evidence, se : float
-        log p(X | λ, q) and its standard error; NaN where it is not known.
+        log p(X | λ, q) and its standard error; NaN if unknown.
     by_weights : bool
-        Whether the evidence is an estimate of which the standard error says all, or one by cumulants.
+        Whether the standard error is the whole error of the evidence. It is not where the evidence was approximated by
+        cumulants.
     """
 
     values: Float[np.ndarray, "5 m"]
@@ -59,31 +60,41 @@ class Point(NamedTuple):
     by_weights: bool
 
 
-class Numbers(NamedTuple):
-    """What the page shows.
+class Content(NamedTuple):
+    """The values of a page: m pairs of d variables at k × l points.
 
     Attributes
     ----------
+    names : tuple of str
+        Names of all d variables.
+    query : (s,) array
+        Positions of the query variables; all of them for a full matrix.
     lam : (k,) array
+        Values of λ, ascending.
     q : (l,) array
+        Values of q, ascending.
     start : (int, int)
-        Positions of the selected λ and q; where they are not on the grid, of its best point or its middle.
+        Positions in `lam` and `q` of the point that the page shows first: the selected point if the grid contains it,
+        else the best point of the grid, else the middle.
     temperature, num_draws
-        Of every posterior.
+        Temperature and number of draws of every posterior.
     points : list of Point
-        λ by λ, for each all q.
+        All q of the first λ, then all q of the second λ, and so on.
     first, second : (m,) arrays
-        Columns of the two variables of every pair.
+        Positions of the two variables of every pair.
     inside : (m,) array of bool
-        Whether both belong to the query: the association is then a partial correlation, else a regression weight.
+        Whether both variables belong to the query: the association is then a partial correlation, else a regression
+        weight.
     kept : (p,) array
-        The pairs whose numbers are in the page; all where there is room.
+        Positions of the pairs that the page contains; all pairs unless there are too many.
     choice
-        λ and q of highest evidence, if they could be chosen.
-    why_not
-        Otherwise the reason.
+        λ and q of highest evidence; None if they could not be chosen.
+    evidence_error
+        Message of the error that prevented a choice; empty if there was none.
     """
 
+    names: tuple[str, ...]
+    query: Int[np.ndarray, " s"]
     lam: Float[np.ndarray, " k"]
     q: Float[np.ndarray, " l"]
     start: tuple[int, int]
@@ -95,76 +106,131 @@ class Numbers(NamedTuple):
     inside: Bool[np.ndarray, " m"]
     kept: Int[np.ndarray, " p"]
     choice: Choice | None
-    why_not: str
+    evidence_error: str
 
     @property
     def selected(self) -> Point:
-        """The point that the page starts at."""
+        """The point that the page shows first."""
         return self.at(*self.start)
 
     @property
     def khat_limit(self) -> float:
-        """What k̂ must stay below."""
+        """The value that k̂ should stay below."""
         return khat_limit(self.num_draws)
 
     @property
+    def is_blanket(self) -> bool:
+        """Whether the query is a part of the variables."""
+        return len(self.query) < len(self.names)
+
+    @property
+    def along(self) -> Literal["lam", "q"]:
+        """The axis of the curves: q if λ has a single value."""
+        return "lam" if len(self.lam) > 1 else "q"
+
+    @property
+    def axis(self) -> Float[np.ndarray, " n"]:
+        """Values of the axis of the curves."""
+        return self.lam if self.along == "lam" else self.q
+
+    @property
     def starts_at_choice(self) -> bool:
-        """Whether that is the λ and q of highest evidence, which need not be on a grid that was given."""
+        """Whether the page starts at the λ and q of highest evidence, which a given grid need not contain."""
         if self.choice is None:
             return False
         at = self.lam[self.start[0]], self.q[self.start[1]]
         return bool(np.allclose(at, (self.choice.lam, self.choice.q)))
 
+    @property
+    def strongest_edge(self) -> int | None:
+        """Position among all pairs of the strongest edge at the start; None if there are no edges."""
+        point = self.selected
+        return int(np.argmax(np.where(point.edges[0], np.abs(point.values[0]), -1))) if point.edges[0].any() else None
+
+    @property
+    def first_curve(self) -> int | None:
+        """Position among the kept pairs of the pair whose curve is shown first: the strongest edge, else pair."""
+        point, kept = self.selected, self.kept
+        if not kept.size:
+            return None
+        return int(np.lexsort((-np.abs(point.values[0, kept]), ~point.edges[0, kept]))[0])
+
+    @property
+    def drawn(self) -> list[int]:
+        """Positions among the kept pairs of those that are an edge at any point by any rule."""
+        ever = np.any([point.edges.any(axis=0) for point in self.points], axis=0)[self.kept]
+        return np.flatnonzero(ever).tolist()
+
+    @property
+    def widest(self) -> float:
+        """Largest |association| among the drawn pairs, which has the widest line."""
+        sizes = np.abs(self.field("association"))[:, self.drawn]
+        return float(sizes.max()) if sizes.size else 1.0
+
+    @property
+    def limit(self) -> float:
+        """Largest |end of an interval|, rounded up to one digit: the scale of the table and of the curve of a pair."""
+        largest = float(np.nanmax(np.abs([self.field("lower"), self.field("upper")]), initial=0.0))
+        if largest <= 0:
+            return 1.0
+        unit = 10.0 ** np.floor(np.log10(largest))
+        return float(np.round(np.ceil(largest / unit - 1e-9) * unit, 12))
+
     def at(self, i: int, j: int) -> Point:
-        """The point of the i-th λ and the j-th q."""
+        """Return the point of the i-th λ and the j-th q."""
         return self.points[i * len(self.q) + j]
 
     def field(self, name: str) -> Float[np.ndarray, "points p"]:
-        """One of `FIELDS` at every point, of the kept pairs."""
+        """Return one of `FIELDS` of the kept pairs at every point."""
         row = FIELDS.index(name)
         return np.array([point.values[row, self.kept] for point in self.points])
 
+    def through_start(self, values: Float[np.ndarray, " points"]) -> Float[np.ndarray, " n"]:
+        """Return the values of all points along the axis of the curves, through the start."""
+        grid = values.reshape(len(self.lam), len(self.q))
+        return grid[:, self.start[1]] if self.along == "lam" else grid[self.start[0]]
+
     def below_best(self) -> Float[np.ndarray, "k l"] | None:
-        """log evidence minus the highest on the grid; None where it is not known or there is nothing to compare."""
+        """Return log evidence minus its maximum on the grid; None if it is unknown or there is a single point."""
         values = np.array([point.evidence for point in self.points]).reshape(len(self.lam), len(self.q))
         return values - np.nanmax(values) if values.size > 1 and np.isfinite(values).any() else None
 
 
-def collect(model: GraphicalFlow, lam: ArrayLike | None = None, q: ArrayLike | None = None) -> Numbers:
-    """Draw at every point of the grid.
+def collect(model: GraphicalFlow, lam: ArrayLike | None = None, q: ArrayLike | None = None) -> Content:
+    """Draw from the posterior at every point of the grid.
 
     Parameters
     ----------
     model
-        Fitted.
+        Fitted model.
     lam, q
-        Values of the grid; default twelve λ and six q across the fitted ranges, nine and four where there are very many
-        pairs, the selected ones among them.
+        Values of the grid; default twelve λ and six q across the fitted ranges, nine and four for very many pairs,
+        including the selected values.
     """
-    ranges, num_draws = model._fitted_ranges, max(views.num_draws_of(model), _MIN_DRAWS)
+    ranges, num_draws = model._fitted_ranges, max(num_draws_of(model), _MIN_DRAWS)
     num_lam, num_q = (12, 6) if model.flow_.n_entries <= _MANY else (9, 4)
     lams = np.geomspace(*ranges.lam, num_lam) if lam is None else _given("lam", lam)
     qs = np.linspace(*ranges.q, num_q) if q is None else _given("q", q)
     for each, other in [(lams[0], qs[0]), (lams[-1], qs[-1])]:
-        ranges.condition(float(each), float(other), ranges.warmest)  # before anything is drawn
-    choice, why_not = _choose(model)
+        ranges.condition(float(each), float(other), ranges.warmest)  # raise before drawing
+    choice, evidence_error = _choose(model)
     if choice is not None:
-        lams, qs = (
-            _through(axis, at) if given is None else axis
-            for given, axis, at in ((lam, lams, choice.lam), (q, qs, choice.q))
-        )
+        lams = lams if lam is not None else _including(lams, choice.lam)
+        qs = qs if q is not None else _including(qs, choice.q)
     lams, qs = np.unique(lams), np.unique(qs)
     with counting_bar(model.progress, "report", len(lams) * len(qs)) as report:
         points, seen = [], None
         for each in lams.tolist():
             for other in qs.tolist():
-                seen, point = _look(model, each, other, num_draws, choice is not None)
+                seen, point = _point(model, each, other, num_draws, choice is not None)
                 points.append(point)
                 report()
     assert seen is not None  # a grid has a point
     start = _start(lams, qs, choice, np.array([point.evidence for point in points]))
     i, j = seen.pairs["i"].to_numpy(), seen.pairs["j"].to_numpy()
-    return Numbers(
+    return Content(
+        names=model.scatter_.names,
+        query=model.query_,
         lam=lams,
         q=qs,
         start=start,
@@ -174,9 +240,9 @@ def collect(model: GraphicalFlow, lam: ArrayLike | None = None, q: ArrayLike | N
         first=i,
         second=j,
         inside=np.isin(j, model.query_),
-        kept=_keep(points, points[start[0] * len(qs) + start[1]]),
+        kept=pairs_to_keep(points, points[start[0] * len(qs) + start[1]]),
         choice=choice,
-        why_not=why_not,
+        evidence_error=evidence_error,
     )
 
 
@@ -188,35 +254,29 @@ def _given(name: str, values: ArrayLike) -> Float[np.ndarray, " k"]:
 
 
 def _choose(model: GraphicalFlow) -> tuple[Choice | None, str]:
-    """λ and q of highest evidence, or why there are none."""
-    if model.temperature_range_[1] < 1 and (
-        model.lam_range_[0] < model.lam_range_[1] or model.q_range_[0] < model.q_range_[1]
-    ):
-        warmest = model.temperature_range_[1]
-        return None, (
-            f"The model was fitted for temperatures up to {warmest:g} only. Evidence, by which λ and q are chosen, "
-            "needs temperature 1, the posterior itself."
-        )
+    """λ and q of highest evidence, or None and the message of the error that prevented a choice, if there was one."""
+    has_ranges = model.lam_range_[0] < model.lam_range_[1] or model.q_range_[0] < model.q_range_[1]
+    if model.temperature_range_[1] < 1 and has_ranges:
+        return None, ""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RangeWarning)  # the page says it
+            warnings.simplefilter("ignore", RangeWarning)  # the page contains it
             return Choice(model.lam_, model.q_, model._chosen().at_ends), ""
     except FloatingPointError as error:
-        return None, f"The evidence could not be computed: {error}."
+        return None, str(error)
 
 
-def _through(axis: Float[np.ndarray, " k"], at: float) -> Float[np.ndarray, " k"]:
-    """The axis with the value next to `at` replaced by it; the ends stay."""
-    nearest = int(np.argmin(np.abs(np.log(axis / at))))
-    if np.isclose(axis[nearest], at, rtol=1e-9):
-        return np.where(np.arange(axis.size) == nearest, at, axis)
-    if nearest in (0, axis.size - 1):
-        return np.sort(np.append(axis, at))
-    return np.where(np.arange(axis.size) == nearest, at, axis)
+def _including(axis: Float[np.ndarray, " k"], value: float) -> Float[np.ndarray, " k"]:
+    """The axis with its value nearest to the given one replaced by it; the two ends stay."""
+    nearest = int(np.argmin(np.abs(np.log(axis / value))))
+    at_end = nearest in (0, axis.size - 1)
+    if at_end and not np.isclose(axis[nearest], value, rtol=1e-9):
+        return np.sort(np.append(axis, value))
+    return np.where(np.arange(axis.size) == nearest, value, axis)
 
 
 def _start(lams: np.ndarray, qs: np.ndarray, choice: Choice | None, evidence: np.ndarray) -> tuple[int, int]:
-    """Where the page starts: at the choice; if the grid lacks it, at its highest evidence; else in the middle."""
+    """Position of the choice; of the highest evidence if the grid does not contain it; else of the middle."""
     if choice is not None:
         i, j = (int(np.argmin(np.abs(np.log(axis / at)))) for axis, at in ((lams, choice.lam), (qs, choice.q)))
         if np.isclose(lams[i], choice.lam) and np.isclose(qs[j], choice.q):
@@ -227,11 +287,12 @@ def _start(lams: np.ndarray, qs: np.ndarray, choice: Choice | None, evidence: np
     return len(lams) // 2, len(qs) // 2
 
 
-def _look(model: GraphicalFlow, lam: float, q: float, num_draws: int, evidence: bool) -> tuple[views.View, Point]:
-    seen = views.view(model, lam, q, rule=RULES[0], level=LEVEL, num_draws=num_draws)
+def _point(model: GraphicalFlow, lam: float, q: float, num_draws: int, evidence: bool) -> tuple[View, Point]:
+    """View and values at one (λ, q), with the evidence if it is wanted and there is a choice of λ or q."""
+    seen = view(model, lam, q, rule=RULES[0], level=LEVEL, num_draws=num_draws)
     post, pairs = seen.posterior, seen.pairs
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PoorFitWarning)  # the page says it
+        warnings.simplefilter("ignore", PoorFitWarning)  # the page contains it
         selections = [post.select_edges(rule, level=LEVEL if rule == "interval" else None) for rule in RULES]
     row_of = np.full(len(post.names), -1)
     row_of[post.query] = np.arange(len(post.query))
@@ -239,8 +300,8 @@ def _look(model: GraphicalFlow, lam: float, q: float, num_draws: int, evidence: 
     known = post.diagnostics()
     value, se, by_weights = np.nan, np.nan, True
     if evidence and (model.lam_range_[0] < model.lam_range_[1] or model.q_range_[0] < model.q_range_[1]):
-        # With as few draws as the choice itself rests on, so that the page shows what was compared.
-        table = model.evidence(lam, q, exact=False, num_draws=views.num_draws_of(model))
+        # The choice of λ and q used as few draws: the page shows the values that were compared.
+        table = model.evidence(lam, q, exact=False, num_draws=num_draws_of(model))
         value, se = table.loc[0, ["log_evidence", "se"]].to_numpy(float)
         by_weights = table.loc[0, "method"] != "cumulant"
     return seen, Point(
@@ -256,20 +317,25 @@ def _look(model: GraphicalFlow, lam: float, q: float, num_draws: int, evidence: 
     )
 
 
-def _keep(points: list[Point], start: Point) -> Int[np.ndarray, " p"]:
-    """Pairs for the page: edges at its start, then edges elsewhere, then others.
+def pairs_to_keep(points: list[Point], start: Point) -> Int[np.ndarray, " p"]:
+    """Return the pairs that the page contains: edges at the start, then edges elsewhere, then other pairs.
 
-    Where there is no room for all edges elsewhere, all points take turns, each with its strongest one that is left:
-    small λ, where associations are largest, would have all of the room otherwise.
+    If there are too many edges elsewhere, the points take turns, each with its strongest remaining edge. Otherwise the
+    points of small λ, where associations are largest, would take all places.
+
+    Parameters
+    ----------
+    points, start
+        All points of the grid; the point that the page shows first.
     """
-    own = _order(start)[: np.count_nonzero(start.edges.any(axis=0))]
+    own = _by_strength(start)[: np.count_nonzero(start.edges.any(axis=0))]
     ever = np.any([point.edges for point in points], axis=0)
-    turn = np.min([np.argsort(_order(point)) for point in points], axis=0)  # `argsort` of an order is a rank
+    turn = np.min([np.argsort(_by_strength(point)) for point in points], axis=0)  # `argsort` of an order is a rank
     rest = np.lexsort((turn, ~ever.any(axis=0), ~ever[0]))
     order = np.concatenate([own, rest[~np.isin(rest, own)]])
-    return np.sort(order[: max(1, _KEPT // len(points))])
+    return np.sort(order[: max(1, _CAPACITY // len(points))])
 
 
-def _order(point: Point) -> Int[np.ndarray, " m"]:
-    """All pairs: edges by the first rule, those by another, the rest; within each the strongest first."""
+def _by_strength(point: Point) -> Int[np.ndarray, " m"]:
+    """All pairs: edges by the first rule, edges by another rule, other pairs; the strongest first within each group."""
     return np.lexsort((-np.abs(point.values[0]), ~point.edges.any(axis=0), ~point.edges[0]))

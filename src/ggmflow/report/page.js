@@ -1,11 +1,11 @@
 "use strict";
-// Moves over the grid of (λ, q): what Python has drawn at the selected point is brought to another one. Names reach the
-// page only as text (textContent), never as markup.
+// Updates the page for another point of the grid of (λ, q); Python has drawn it for the selected point. Names are
+// inserted only as text (textContent), never as markup.
 (() => {
-  const all = JSON.parse(document.getElementById("numbers").textContent);
+  const content = JSON.parse(document.getElementById("numbers").textContent);
   const get = (id) => document.getElementById(id);
-  const { names, pairs, lam, q, decimals, fields } = all;
-  const state = { i: all.start[0], j: all.start[1], rule: 0, pair: all.pair, rows: all.rows };
+  const { names, pairs, lam, q, decimals, fields } = content;
+  const state = { i: content.start[0], j: content.start[1], rule: 0, pair: content.pair, rows: content.rows };
   const sliders = { lam: get("lam"), q: get("q") };
   const lines = [...document.querySelectorAll("#graph .edge")];
   const nodes = [...document.querySelectorAll("#graph .node")];
@@ -28,26 +28,26 @@
     lines.forEach((line) => {
       const k = Number(line.dataset.pair), on = isEdge(k);
       line.setAttribute("class", `edge ${sign(k)}${on ? "" : " off"}${k === state.pair ? " chosen" : ""}`);
-      line.setAttribute("stroke-width", (1.2 + 8.8 * Math.min(1, Math.abs(value("association", k)) / all.widest)).toFixed(2));
+      line.setAttribute("stroke-width", (1.2 + 8.8 * Math.min(1, Math.abs(value("association", k)) / content.widest)).toFixed(2));
       if (on) for (const node of pairs[k].slice(0, 2)) degree.set(node, (degree.get(node) || 0) + 1);
     });
     nodes.forEach((node) => {
       const alone = !degree.has(Number(node.dataset.node));
       node.classList.toggle("alone", alone);
-      node.classList.toggle("off", alone && all.blanket && !node.classList.contains("query"));
+      node.classList.toggle("off", alone && content.blanket && !node.classList.contains("query"));
     });
   }
 
   function drawHere() {
-    const point = all.points[here()], count = point.n_edges[state.rule], kept = edgesInPage();
+    const point = content.points[here()], count = point.n_edges[state.rule], kept = edgesInPage();
     setText("here-lam", short(lam[state.i]));
     setText("here-q", short(q[state.j]));
-    setText("here-edges", `${count} of ${all.n_pairs} pairs` + (kept < count ? ` (${kept} of them are drawn)` : ""));
+    setText("here-edges", `${count} of ${content.n_pairs} pairs` + (kept < count ? ` (${kept} of them are drawn)` : ""));
     setText("here-evidence", point.evidence);
     setText("here-fdr", percent(point.expected_fdr[state.rule]));
-    setText("here-badge", point.verdict);
-    if (get("here-badge")) get("here-badge").className = `badge ${point.light}`;
-    setText("here-words", point.words);
+    setText("here-badge", point.verdict_name);
+    if (get("here-badge")) get("here-badge").className = `badge ${point.verdict}`;
+    setText("here-words", point.trust);
     setText("rule-words", `At λ = ${short(lam[state.i])}, q = ${short(q[state.j])}, an edge is: ${point.rule[state.rule]}.`);
     for (const [name, axis, k] of [["lam", lam, state.i], ["q", q, state.j]]) {
       if (!sliders[name]) continue;
@@ -55,7 +55,7 @@
       sliders[name].setAttribute("aria-valuetext", short(axis[k]));
       setText(`${name}-value`, short(axis[k]));
     }
-    get("home").disabled = state.i === all.start[0] && state.j === all.start[1];
+    get("home").disabled = state.i === content.start[0] && state.j === content.start[1];
     for (const cursor of document.querySelectorAll("rect.cursor")) {
       const cell = cursor.parentNode.querySelector(`[data-i="${state.i}"][data-j="${state.j}"] rect`);
       for (const side of ["x", "y"]) cursor.setAttribute(side, cell.getAttribute(side));
@@ -72,7 +72,7 @@
 
   function drawTable() {
     const order = wanted(), shown = order.slice(0, state.rows), body = get("table").tBodies[0];
-    const x = (number) => `${(50 * (1 + Math.max(-1, Math.min(1, number / all.limit)))).toFixed(2)}%`;
+    const x = (number) => `${(50 * (1 + Math.max(-1, Math.min(1, number / content.limit)))).toFixed(2)}%`;
     body.replaceChildren(...shown.map((k) => {
       const row = get("row").content.firstElementChild.cloneNode(true), find = (name) => row.querySelector(`.${name}`);
       const [low, high, mean] = ["lower", "upper", "association"].map((name) => value(name, k));
@@ -85,19 +85,19 @@
       find("interval-value").textContent = `${signed(low)} … ${signed(high)}`;
       find("sign-value").textContent = percent(Math.max(value("p_positive", k), 1 - value("p_positive", k)));
       find("large-value").textContent = percent(value("edge_probability", k));
-      if (find("measure")) find("measure").textContent = all.measures[pairs[k][2]];
+      if (find("measure")) find("measure").textContent = content.measures[pairs[k][2]];
       return row;
     }));
-    const what = get("all").checked ? "pairs" : "edges", count = all.points[here()].n_edges[state.rule], kept = edgesInPage();
+    const what = get("all").checked ? "pairs" : "edges", count = content.points[here()].n_edges[state.rule], kept = edgesInPage();
     const listed = order.length > shown.length ? `The ${shown.length} strongest of ${order.length} ${what} are listed.`
       : order.length ? `${order.length} ${order.length === 1 ? what.slice(0, -1) : what}.` : `No ${what} here.`;
     setText("more", listed + (kept < count ? ` This page holds ${kept} of the ${count} edges of this point.` : ""));
     get("rest").hidden = order.length <= shown.length;
   }
 
-  // Curves along λ (along q where λ is one number): x from Python, y by the range that Python drew the axis for.
+  // Curves along λ (along q if λ has a single value), in the frame that Python has drawn.
   function drawCurve(id, line, band) {
-    const frame = all.frames[id], along = all.along === "lam";
+    const frame = content.frames[id], along = content.along === "lam";
     if (!frame || !get(id)) return;
     const cells = (along ? lam : q).map((_, k) => (along ? k * q.length + state.j : state.i * q.length + k));
     const y = (number) => {
@@ -118,8 +118,8 @@
     const k = state.pair, at = (name) => (cell) => value(name, k, cell);
     if (k !== null) drawCurve("pair-curve", at("association"), [at("lower"), at("upper")]);
     if (k !== null) setText("pair-name", label(k));
-    drawCurve("evidence-curve", (cell) => all.points[cell].below);
-    setText("curve-at", all.along === "lam" ? `q = ${short(q[state.j])}` : `λ = ${short(lam[state.i])}`);
+    drawCurve("evidence-curve", (cell) => content.points[cell].below);
+    setText("curve-at", content.along === "lam" ? `q = ${short(q[state.j])}` : `λ = ${short(lam[state.i])}`);
   }
 
   function draw() { drawNetwork(); drawHere(); drawTable(); drawCurves(); }
@@ -136,7 +136,7 @@
     const quote = (text) => `"${String(text).replaceAll('"', '""')}"`;
     const columns = ["association", "lower", "upper", "p_positive", "edge_probability"];
     const head = ["first", "second", "measure", "edge", ...columns, "lam", "q"];
-    const rows = wanted().map((k) => [quote(names[pairs[k][0]]), quote(names[pairs[k][1]]), all.measures[pairs[k][2]],
+    const rows = wanted().map((k) => [quote(names[pairs[k][0]]), quote(names[pairs[k][1]]), content.measures[pairs[k][2]],
       isEdge(k), ...columns.map((name) => value(name, k)), lam[state.i], q[state.j]]);
     return [head, ...rows].map((row) => row.join(",")).join("\n") + "\n";
   }
@@ -158,7 +158,7 @@
     if (sliders[name]) sliders[name].addEventListener("input", (event) => { state[key] = Number(event.target.value); draw(); });
   }
   get("rule").addEventListener("change", (event) => { state.rule = Number(event.target.value); draw(); });
-  get("home").addEventListener("click", () => { [state.i, state.j] = all.start; draw(); });
+  get("home").addEventListener("click", () => { [state.i, state.j] = content.start; draw(); });
   get("find").addEventListener("input", drawTable);
   get("all").addEventListener("change", drawTable);
   get("rest").addEventListener("click", () => { state.rows = Infinity; drawTable(); });
@@ -177,7 +177,7 @@
       const inTable = at("#table");
       state.pair = Number(at("[data-pair]").dataset.pair);
       draw();
-      // The table was made anew: the keyboard stays on the row.
+      // The table was replaced: the row keeps the keyboard focus.
       const again = get("table").querySelector(`tr[data-pair="${state.pair}"] button`);
       if (inTable && again) again.focus({ preventScroll: true });
     }
@@ -187,7 +187,7 @@
   document.documentElement.classList.add("js");
   get("controls").hidden = false;
   document.querySelector(".tools").hidden = false;
-  // A browser may put back the sliders of an earlier visit; the page starts at the selected point.
+  // A browser may restore the controls of an earlier visit; the page starts at the selected point.
   get("rule").value = 0;
   draw();
 })();

@@ -1,10 +1,16 @@
-"""What the numbers of a report mean, in plain words; everything here is text without markup."""
+"""Sentences of a report, made from its values. The texts contain no markup; templates escape them."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 from ggmflow.data.findings import DataCheck, sentences
 from ggmflow.errors.advice import Surface
-from ggmflow.report.content import Numbers, Point
+from ggmflow.model.conditions import Choice
+from ggmflow.report.content import Content, Point
 
 VERDICTS = {"good": "Good", "fair": "Fair", "poor": "Poor"}
 RULE_NAMES = {
@@ -12,47 +18,75 @@ RULE_NAMES = {
     "interval": "90 % interval excludes zero",
     "fdr": "false discovery rate at most 10 %",
 }
+SYMBOLS = {"lam": "λ", "q": "q"}
 MEASURES = ("regression weight", "partial correlation")
-# log evidence below the best, down to which a colour goes, and what it means.
+MISSING = {
+    "error": "none: a table with missing values would have been refused",
+    "drop": "rows with missing values were left out",
+    "em": "replaced by what the other values of the row let expect (EM); intervals are then a little too narrow",
+}
+# Limits of log evidence below the best that share a colour, and their meaning.
 STEPS = {-1.0: "as good as the best", -3.0: "up to 20 times less probable", -5.0: "up to 150 times", -10.0: "far less"}
 
 
+class Paragraph(NamedTuple):
+    """A paragraph, and whether it is a caution, which the page highlights."""
+
+    text: str
+    caution: bool = False
+
+
+# -------------------------------------------------------------------------------------------------------------- numbers
+def printable(text: str) -> str:
+    """Replace control characters that a page cannot show by �."""
+    return re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", "\ufffd", text)
+
+
 def number(value: float) -> str:
-    """Three digits, and no exponent for λ in the thousands."""
+    """Three digits, without an exponent for λ in the thousands."""
     return f"{float(f'{value:.3g}'):g}"
 
 
+def decimal(value: float) -> str:
+    """Two decimals; a dash if the number is not finite."""
+    return f"{value:.2f}".replace("-", "−") if np.isfinite(value) else "–"
+
+
 def signed(value: float, decimals: int = 2) -> str:
-    """With its sign, and a minus that is as wide as a plus."""
+    """A number with its sign; the minus is as wide as a plus."""
     return f"{value:+.{decimals}f}".replace("-", "−")
 
 
 def percent(share: float) -> str:
-    """Whole percents; what rounds to all or nothing but is not says so."""
+    """Whole percents; a share that is rounded to 0 or 100 % has a sign."""
     if 0.995 < share < 1:
         return ">99 %"
     return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
 
 
-def count(value: int, one: str, many: str | None = None) -> str:
+def count(value: int, one: str) -> str:
     """1 edge, 2 edges."""
-    return f"{value} {one if value == 1 else many or one + 's'}"
+    return f"{value} {one}{'s' * (value != 1)}"
 
 
-def condition(numbers: Numbers, i: int, j: int) -> str:
+def condition(content: Content, i: int, j: int) -> str:
     """λ = 2, q = 0.5."""
-    return f"λ = {number(numbers.lam[i])}, q = {number(numbers.q[j])}"
+    return f"λ = {number(content.lam[i])}, q = {number(content.q[j])}"
 
 
-def step(below: float) -> int:
-    """Position of a difference of log evidence among `STEPS`; past them all, their number."""
-    return sum(not below > limit for limit in STEPS)
+def ranges(fitted: Mapping[str, tuple[float, float]]) -> str:
+    """Fitted ranges by symbol: λ from 0.5 to 8, q = 1."""
+    return ", ".join(
+        f"{symbol} = {number(low)}" if low == high else f"{symbol} from {number(low)} to {number(high)}"
+        for symbol, (low, high) in fitted.items()
+    )
 
 
-def trust(point: Point, numbers: Numbers) -> str:
-    """How well the draws at a point stand for the posterior."""
-    effective = f"{point.ess * numbers.num_draws:.0f} of {numbers.num_draws} draws are effective"
-    khat = f"Pareto k̂ = {point.khat:.2f} (should be below {numbers.khat_limit:.2g})"
+# -------------------------------------------------------------------------------------------------------------- quality
+def trust(point: Point, content: Content) -> str:
+    """Quality of the draws at a point, and its consequence."""
+    effective = f"{point.ess * content.num_draws:.0f} of {content.num_draws} draws are effective"
+    khat = f"Pareto k̂ = {point.khat:.2f} (should be below {content.khat_limit:.2g})"
     meaning = {
         "good": "The numbers here can be used as they are.",
         "fair": "Few draws would count once they are weighted: the last digits may be off.",
@@ -60,6 +94,51 @@ def trust(point: Point, numbers: Numbers) -> str:
         "ggmflow summary --refine gives exact draws and says how far off it was.",
     }[point.verdict]
     return f"{effective}, {khat}. {meaning}"
+
+
+def reliability(content: Content) -> str:
+    """Number of points by verdict; empty for a single point."""
+    verdicts = [point.verdict for point in content.points]
+    found = {verdict: verdicts.count(verdict) for verdict in VERDICTS if verdict in verdicts}
+    if len(verdicts) == 1:
+        return ""
+    if len(found) == 1:
+        return f"All {len(verdicts)} points of the grid are {verdicts[0]}."
+    *parts, last = (f"{found[verdict]} {verdict}" for verdict in found)
+    return f"The {len(verdicts)} points of the grid: {', '.join(parts)} and {last}."
+
+
+def training(status: str, steps: int, skipped: int) -> str:
+    """How training ended, and after how many steps."""
+    ends = {"finished": "ran to its end", "stopped early": "stopped when there was no more to gain"}
+    end = ends.get(status, "was interrupted; this is the best model so far")
+    not_finite = f", {skipped} of them skipped because their gradient was not finite" if skipped else ""
+    return f"Training {end}: {steps} steps{not_finite}."
+
+
+def data_check(check: DataCheck | None) -> tuple[str, list[str]]:
+    """Result of the data check: an opening sentence, and one sentence for each finding.
+
+    Parameters
+    ----------
+    check
+        None for a model that was fitted without a data check.
+    """
+    if check is None:
+        return "The data were not checked: this model was made without it.", []
+    lines = [f"{line[0].upper()}{line[1:]}." for line in sentences(check, Surface.REPORT)]
+    size = f"{check.n_rows:g} rows of {count(check.n_columns, 'variable')}"
+    if not lines:
+        return f"A look at the {size} before the fit: nothing unusual was found.", []
+    if check.serious:
+        return f"A look at the {size} before the fit found something that can make or hide edges by itself:", lines
+    return f"A look at the {size} before the fit found:", lines
+
+
+# ------------------------------------------------------------------------------------------------------------- evidence
+def step(below: float) -> int:
+    """Position among `STEPS` of a difference of log evidence; their number if it is below all of them."""
+    return sum(not below > limit for limit in STEPS)
 
 
 def evidence(below: float) -> str:
@@ -78,124 +157,107 @@ def _times(log_factor: float) -> str:
     return f"{factor:.1f} times" if factor < 10 else f"{float(f'{factor:.2g}'):,.0f} times".replace(",", " ")
 
 
-def selection(numbers: Numbers) -> list[str]:
-    """What was selected and why, a paragraph each."""
-    choice, below = numbers.choice, numbers.below_best()
-    start = condition(numbers, *numbers.start)
+def selection(content: Content) -> list[Paragraph]:
+    """The selected λ and q, and the reasons for them."""
+    choice, below, start = content.choice, content.below_best(), condition(content, *content.start)
     if choice is None:
-        return [
-            f"{numbers.why_not} This page therefore starts in the middle of the grid, at {start}: a place to look "
-            "from, not a choice."
-        ]
+        return [_without_choice(content, start)]
     if below is None:
-        if len(numbers.points) > 1:
-            return [
-                f"λ and q were given as single numbers, so there was nothing to choose. This page starts at {start}."
-            ]
-        return [f"λ and q were given, so there was nothing to choose: {start}."]
-    lam, q = number(choice.lam), number(choice.q)
-    near = np.argwhere(below > -1)
+        if len(content.points) > 1:
+            text = f"λ and q were given as single numbers, so there was nothing to choose. This page starts at {start}."
+        else:
+            text = f"λ and q were given, so there was nothing to choose: {start}."
+        return [Paragraph(text)]
     out = [
-        f"λ = {lam} and q = {q} were chosen because the data are most probable there. The measure is the evidence "
-        "log p(X | λ, q): the probability of the data averaged over all networks that a λ and q allow, so that fit is "
-        "rewarded and needless edges are not. No part of the data was set aside.",
+        Paragraph(
+            f"λ = {number(choice.lam)} and q = {number(choice.q)} were chosen because the data are most probable "
+            "there. The measure is the evidence log p(X | λ, q): the probability of the data averaged over all "
+            "networks that a λ and q allow, so that fit is rewarded and needless edges are not. No part of the data "
+            "was set aside."
+        )
     ]
     if choice.at_ends:
-        out.append(
-            f"Caution: the evidence is highest at {' and '.join(choice.at_ends).replace('lam', 'λ')}, so the best "
-            "value may lie beyond. Fit again with a range that goes further there."
+        out.append(_at_boundary(choice))
+    if not content.starts_at_choice:
+        text = f"That point is not on the grid of this page, which starts at the best point that is, {start}."
+        out.append(Paragraph(text))
+    elif (gap := float(below[content.start])) < -0.005:
+        i, j = np.unravel_index(int(np.nanargmax(below)), below.shape)
+        text = (
+            "The choice was made on a coarser grid than the one of this page, whose best point is "
+            f"{condition(content, int(i), int(j))}, {-gap:.2f} higher."
         )
-    if not numbers.starts_at_choice:
-        out.append(f"That point is not on the grid of this page, which starts at the best point that is, {start}.")
-    elif (gap := float(below[numbers.start])) < -0.005:
-        best = np.unravel_index(int(np.nanargmax(below)), below.shape)
-        out.append(
-            f"The choice was made on a coarser grid than the one of this page, whose best point is "
-            f"{condition(numbers, int(best[0]), int(best[1]))}, {-gap:.2f} higher."
+        out.append(Paragraph(text))
+    out.append(_clarity(content, below))
+    out += [each for each in (_lasso(content, below), _standard_errors(content)) if each is not None]
+    return out
+
+
+def _without_choice(content: Content, start: str) -> Paragraph:
+    if content.evidence_error:
+        reason = f"The evidence could not be computed: {content.evidence_error}."
+    else:
+        reason = (
+            f"The model was fitted for temperatures up to {content.temperature:g} only. Evidence, by which λ and q are "
+            "chosen, needs temperature 1, the posterior itself."
         )
-    lams, qs = numbers.lam[near[:, 0]], numbers.q[near[:, 1]]
+    return Paragraph(
+        f"{reason} This page therefore starts in the middle of the grid, at {start}: a place to look from, not a "
+        "choice."
+    )
+
+
+def _at_boundary(choice: Choice) -> Paragraph:
+    text = (
+        f"Caution: the evidence is highest at {' and '.join(choice.at_ends)}, so the best value may lie beyond. Fit "
+        "again with a range that goes further there."
+    )
+    return Paragraph(text, caution=True)
+
+
+def _clarity(content: Content, below: Float[np.ndarray, "k l"]) -> Paragraph:
+    """Points that are about as good as the best one."""
+    near = np.argwhere(below > -1)
+    lams, qs = content.lam[near[:, 0]], content.q[near[:, 1]]
     spread = " and ".join(
         f"{symbol} {number(values.min())} … {number(values.max())}"
         if np.ptp(values)
         else f"{symbol} {number(values[0])}"
-        for symbol, values, axis in (("λ", lams, numbers.lam), ("q", qs, numbers.q))
+        for symbol, values, axis in (("λ", lams, content.lam), ("q", qs, content.q))
         if len(axis) > 1
     )
-    out.append(
-        f"How clear is that? {count(len(near), 'point')} of the {below.size} of the grid "
-        f"{'is' if len(near) == 1 else 'are'} within 1 of the best (as good, for all practical purposes): {spread}. "
-        + (
-            "An edge that comes and goes between them is not settled by these data."
-            if len(near) > 1
-            else "All other points are clearly worse."
-        )
+    if len(near) > 1:
+        verb, meaning = "are", "An edge that comes and goes between them is not settled by these data."
+    else:
+        verb, meaning = "is", "All other points are clearly worse."
+    return Paragraph(
+        f"How clear is that? {count(len(near), 'point')} of the {below.size} of the grid {verb} within 1 of the best "
+        f"(as good, for all practical purposes): {spread}. {meaning}"
     )
-    if len(numbers.q) > 1 and np.ptp(numbers.q):
-        lasso = int(np.argmin(np.abs(numbers.q - 1)))
-        if abs(numbers.q[lasso] - 1) < 0.11 and lasso != numbers.start[1]:
-            gap = float(below[:, lasso].max() - below[numbers.start])
-            verb = f"{_times(-gap)} less probable" if gap < -0.1 else "about as probable"
-            out.append(
-                f"At q = {number(numbers.q[lasso])}, next to the Bayesian graphical lasso (q = 1), the data are "
-                f"{verb} even with the best λ for it."
-            )
-    se = np.array([point.se for point in numbers.points])
-    if np.isfinite(se).any():
-        out.append(
-            f"Standard errors of these log evidences are {number(float(np.nanmedian(se)))} in the middle and at most "
-            f"{number(float(np.nanmax(se)))}"
-            + (
-                "; where few draws are effective (see below) they are approximations whose error is larger than that."
-                if not all(point.by_weights for point in numbers.points)
-                else "."
-            )
-        )
-    return out
 
 
-def reliability(numbers: Numbers) -> str:
-    """How many points of the grid are good."""
-    found = [point.verdict for point in numbers.points]
-    total = len(found)
-    parts = [f"{found.count(each)} {each}" for each in ("good", "fair", "poor") if each in found]
-    if len(parts) == 1:
-        return f"All {total} points of the grid are {parts[0].split()[1]}." if total > 1 else ""
-    return f"The {total} points of the grid: {', '.join(parts[:-1])} and {parts[-1]}."
-
-
-def data_check(check: DataCheck | None) -> tuple[str, list[str]]:
-    """What a look at the data before the fit has found: an opening sentence, and one for each finding.
-
-    Parameters
-    ----------
-    check
-        None for a model that was made without a look at the data.
-    """
-    if check is None:
-        return "The data were not checked: this model was made without it.", []
-    lines = [f"{line[0].upper()}{line[1:]}." for line in sentences(check, Surface.REPORT)]
-    size = f"{check.n_rows:g} rows of {count(check.n_columns, 'variable')}"
-    if not lines:
-        return f"A look at the {size} before the fit: nothing unusual was found.", []
-    if check.serious:
-        return f"A look at the {size} before the fit found something that can make or hide edges by itself:", lines
-    return f"A look at the {size} before the fit found:", lines
-
-
-def strongest(numbers: Numbers) -> int | None:
-    """Position among all pairs of the strongest edge at the selected point, if there is one."""
-    point = numbers.selected
-    return int(np.argmax(np.where(point.edges[0], np.abs(point.values[0]), -1))) if point.edges[0].any() else None
-
-
-def shown_first(numbers: Numbers) -> int | None:
-    """Position among the kept pairs of the one that the page shows along λ: the strongest edge, else strongest pair."""
-    point, kept = numbers.selected, numbers.kept
-    if not kept.size:
+def _lasso(content: Content, below: Float[np.ndarray, "k l"]) -> Paragraph | None:
+    """Comparison with the q next to 1, unless the grid has none or the page starts there."""
+    lasso = int(np.argmin(np.abs(content.q - 1)))
+    if len(content.q) == 1 or abs(content.q[lasso] - 1) >= 0.11 or lasso == content.start[1]:
         return None
-    return int(np.lexsort((-np.abs(point.values[0, kept]), ~point.edges[0, kept]))[0])
+    gap = float(below[:, lasso].max() - below[content.start])
+    verb = f"{_times(-gap)} less probable" if gap < -0.1 else "about as probable"
+    return Paragraph(
+        f"At q = {number(content.q[lasso])}, next to the Bayesian graphical lasso (q = 1), the data are {verb} even "
+        "with the best λ for it."
+    )
 
 
-def edges_in_page(kept: int, count: int) -> str:
-    """How many of the edges of a point the page lacks, if any."""
-    return f" This page holds {kept} of the {count} edges of this point." if kept < count else ""
+def _standard_errors(content: Content) -> Paragraph | None:
+    se = np.array([point.se for point in content.points])
+    if not np.isfinite(se).any():
+        return None
+    text = (
+        f"Standard errors of these log evidences are {number(float(np.nanmedian(se)))} in the middle and at most "
+        f"{number(float(np.nanmax(se)))}"
+    )
+    if all(point.by_weights for point in content.points):
+        return Paragraph(f"{text}.")
+    more = "where few draws are effective (see below) they are approximations whose error is larger than that."
+    return Paragraph(f"{text}; {more}")

@@ -1,4 +1,4 @@
-"""A posterior at one condition for other programs: GraphML, CSV, JSON or NetCDF; each file is written whole or not."""
+"""Export of a posterior at one condition as GraphML, CSV, JSON or NetCDF. A file is replaced only when complete."""
 
 import csv
 import io
@@ -72,19 +72,19 @@ def entry_table(post: Posterior, level: float = 0.9, rule: str = "f1") -> pd.Dat
 
 
 def strongest(table: pd.DataFrame) -> pd.DataFrame:
-    """The pairs of an `entry_table`, strongest first."""
+    """Return the pairs of an `entry_table`, strongest first."""
     strength = np.abs(table["association"].to_numpy())
     order = np.argsort(-strength, kind="stable")[: np.count_nonzero(strength >= 0)]  # the diagonal is NaN, and last
     return table.take(order).reset_index(drop=True)
 
 
 def edge_table(table: pd.DataFrame) -> pd.DataFrame:
-    """The edges of an `entry_table`, strongest first."""
+    """Return the edges of an `entry_table`, strongest first."""
     return strongest(table.take(np.flatnonzero(table["edge"])))
 
 
 def describe(post: Posterior, table: pd.DataFrame) -> dict[str, Any]:
-    """What JSON says of a posterior beside its entries; every value is one that JSON has.
+    """Return the description of a posterior in JSON, without its entries; every value has a type of JSON.
 
     Parameters
     ----------
@@ -109,20 +109,20 @@ def describe(post: Posterior, table: pd.DataFrame) -> dict[str, Any]:
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows of an `entry_table` without what all rows share."""
+    """Return the rows of an `entry_table` without the columns that are equal in all rows."""
     shared = ["lam", "q", "temperature", "level", "rule"]
     return plain(table.drop(columns=shared).to_dict(orient="records"))
 
 
 def csv_text(table: pd.DataFrame) -> str:
-    """A table with names in it as CSV, such that every name is read again as it is."""
-    # pandas quotes what holds a comma, a quote or the end of a line, but not the other sign that ends lines.
+    """Return a table with names as CSV, such that reading it gives every name unchanged."""
+    # pandas quotes values with a comma, a quote or a line feed, but not those with a carriage return.
     odd = any("\r" in text for column in ("row", "column") for text in table[column])
     return table.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC if odd else csv.QUOTE_MINIMAL)
 
 
 def graphml(post: Posterior, level: float | None = 0.9, rule: str | None = "f1") -> bytes:
-    """The graph of the edges with its condition, as the bytes of a GraphML file.
+    """Return the graph of the edges, with its condition, as the bytes of a GraphML file.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def _write_json(post: Posterior, path: str | os.PathLike[str], level: float, rul
 def _write_netcdf(post: Posterior, path: str | os.PathLike[str], level: float, rule: str) -> None:
     data = post.to_arviz()
     with replacing(path) as temporary:
-        # HDF5 takes the process down where the disk is full: ask for room first, more than compressed draws take.
+        # HDF5 aborts the process if the disk is full: reserve more space than compressed draws need.
         with open(temporary, "wb") as file:
             for _ in range(data["posterior"].nbytes // _BLOCK + 1):
                 file.write(bytes(_BLOCK))
@@ -170,7 +170,7 @@ def _write_netcdf(post: Posterior, path: str | os.PathLike[str], level: float, r
         data.to_netcdf(temporary)
 
 
-# Format → default name of the file, and what writes it.
+# Format → default name of the file, and the function that writes it.
 FORMATS: dict[str, tuple[str, Callable[[Posterior, str | os.PathLike[str], float, str], None]]] = {
     "graphml": (EXPORTS["graphml"], _write_graphml),
     "csv": (EXPORTS["csv"], _write_csv),
@@ -187,15 +187,15 @@ def export(post: Posterior, path: str | os.PathLike[str], format: str, *, level:
     post
         The posterior.
     path
-        The file; an existing one is replaced when the new one is complete.
+        File to write; an existing file is replaced only when the new one is complete.
     format : {"graphml", "csv", "json", "netcdf"}
         The graph of the edges; every entry as a row, with the condition; the same with diagnostics, for programs; draws
-        for ArviZ. Names are written as they are. A spreadsheet may take one that begins with =, +, - or @ for a
-        formula: import a table whose names come from strangers as text.
+        for ArviZ. Names are not changed. A spreadsheet may interpret a name that begins with =, +, - or @ as a formula:
+        import a table as text if its names come from a source that you do not trust.
     level
-        Of the credible intervals.
+        Probability of the credible intervals.
     rule
-        What makes an edge, as in `Posterior.select_edges`.
+        Edge rule, as in `Posterior.select_edges`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Formats of an export, read without JAX."""
+"""Formats of an export; importing this module does not load JAX."""
 
 # Format → name of the file in a run directory.
 EXPORTS = {"graphml": "graph.graphml", "csv": "summary.csv", "json": "summary.json", "netcdf": "posterior.nc"}

@@ -11,7 +11,7 @@ from scipy.interpolate import pchip_interpolate
 
 from ggmflow.explorer.changes import Changes
 from ggmflow.explorer.panels.style import ACCENT, INK, POSITIVE, make_figure, set_lam_ticks
-from ggmflow.views.pairs import Surface
+from ggmflow.views.surface import Surface
 
 _DROPS = [0, 0.5, 1, 2, 5, 10, 20, 50, 100, 1e6]  # contours: log evidence below its maximum
 _BLUES = ["#08306b", "#08519c", "#2171b5", "#4292c6", "#6baed6", "#9ecae1", "#c6dbef", "#deebf7", "#f7fbff"]

@@ -1,0 +1,38 @@
+"""The code of a page gives its numbers again."""
+
+import html
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import ggmflow as gf
+from ggmflow.report.content import collect
+from ggmflow.report.page import render
+from tests.report.conftest import FIVE, five_variables
+from tests.support.models import quick
+
+
+@pytest.mark.parametrize("seed", [np.int64(3), np.random.RandomState(0), np.random.default_rng(0), None])
+def test_code_gives_the_same_numbers(tmp_path, monkeypatch, seed):
+    """Parameters of any type that the estimator takes become code; a fit with a seed gives the same content."""
+    monkeypatch.chdir(tmp_path)
+    five_variables(FIVE).to_csv("five.csv", index=False)
+    given = {"lam": (np.float64(0.5), np.float64(30.0)), "q": np.array([0.4, 1.0]), "temperature": np.float32(1.0)}
+    given |= {"query": pd.Index(["pulse", "sleep"]), "standardize": np.True_, "random_state": seed}
+    model = quick(**given).fit("five.csv")
+    content = collect(model, [np.float64(1.0), 4.0], [0.5])
+    code = html.unescape(re.search(r"<pre>(import ggmflow.*?)</pre>", render(model, content, "five.csv"), re.S)[1])
+    assert ("random_state=3)" in code) == (seed is not None and seed == 3) == ("had no seed" not in code)
+    found = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", gf.PoorFitWarning)
+        exec(compile(code, "report", "exec"), found)
+    again, post = found["model"], found["post"]
+    assert (again.lam_range_, again.q_range_, again.steps) == (model.lam_range_, model.q_range_, model.steps)
+    assert [FIVE[k] for k in post.query] == ["pulse", "sleep"] and post.num_draws == content.num_draws
+    if seed is not None and seed == 3:
+        rows = [{1: 0, 2: 1}[k] for k in content.first]
+        np.testing.assert_allclose(post.association()[rows, content.second], content.selected.values[0], rtol=1e-6)
