@@ -42,7 +42,8 @@ from ggmflow.data.simulate import sample_gaussian, sparse_precision, toy_problem
 from ggmflow.evidence.evidence import Prior, fit_prior, log_normalizer, prior_ranges
 from ggmflow.evidence.prior_integral import integrate_prior
 from ggmflow.model.conditions import Ranges
-from ggmflow.modes.path import make_problem, solve_path
+from ggmflow.modes.path import solve_path
+from ggmflow.modes.problem import make_problem
 from ggmflow.posterior.flow_source import FlowSource
 
 FILE = Path("results/answers.csv")

@@ -9,7 +9,8 @@ from scipy.optimize import minimize
 import ggmflow as gf
 from ggmflow.baselines import graphical_lasso
 from ggmflow.baselines.nonconvex import nonconvex_precision
-from ggmflow.modes.path import ModePath, complete, make_problem, solve_path
+from ggmflow.modes.path import ModePath, solve_path
+from ggmflow.modes.problem import complete, make_problem
 from tests.support.models import quick
 
 
@@ -244,7 +245,7 @@ def test_what_path_refuses(model, untrained):
 
 
 def test_a_warning_where_the_solver_stopped_short(model, monkeypatch):
-    monkeypatch.setattr("ggmflow.modes.path._NEWTON_STEPS", 1)
+    monkeypatch.setattr("ggmflow.modes.convex.NEWTON_STEPS", 1)
     with pytest.warns(RuntimeWarning, match="not quite stationary"):
         model("full").path(1.25, 1.0)
 

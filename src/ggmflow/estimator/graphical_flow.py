@@ -45,7 +45,8 @@ from ggmflow.evidence.evidence import (
 )
 from ggmflow.flow.base import Architecture, MatrixFlow, check_architecture, query_first, untrained_flow
 from ggmflow.model.conditions import Choice, Ranges, find_ranges, number_list
-from ggmflow.modes.path import ModePath, complete, describe, make_problem, solve_path
+from ggmflow.modes.path import ModePath, describe, solve_path
+from ggmflow.modes.problem import complete, make_problem
 from ggmflow.posterior.flow_source import FlowSource, chunk_size
 from ggmflow.posterior.notebook_html import Level, card, name_some
 from ggmflow.posterior.posterior import Posterior, check_count
