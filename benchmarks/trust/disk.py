@@ -145,7 +145,7 @@ def victims() -> dict[str, Victim]:
     replace(estimator, train=untrained)
     models = [gf.GraphicalFlow(lam=lam, q=1.0, random_state=0, progress=False).fit(X) for lam in (3.0, 2.0)]
     for model in models:
-        model._chosen()
+        _ = model.choice_
     save, weights = gf.GraphicalFlow.save, [rng.normal(size=3000) for _ in range(2)]
 
     def checkpoint(path: Path, new: bool) -> None:
