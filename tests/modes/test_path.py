@@ -214,7 +214,7 @@ def test_flow_draws_are_starts(model, monkeypatch):
         seen.extend(starts(lam) for lam in lams)
         return solve_path(S, n, lams, q, query, starts, report)
 
-    monkeypatch.setattr("ggmflow.estimator.graphical_flow.solve_path", spy)
+    monkeypatch.setattr("ggmflow.estimator.modes_of_flow.solve_path", spy)
     blanket = model("blanket")
     found = blanket.path(0.5, [1.0, 4.0], num_starts=3)
     assert [len(starts) for starts in seen] == [3, 3] and seen[0][0].shape == (2, 4)

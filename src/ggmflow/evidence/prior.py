@@ -109,7 +109,7 @@ def _read_or_integrate(n_features: int, n_query: int, ranges: Ranges, progress: 
             pass  # of another version, or damaged: integrate again
     with compilation_cache_enabled(), counting_bar(progress, "prior", NUM_PARTS) as report:
         found = integrate_prior(n_features, n_query, ranges, report)
-    _write(path, {"h": found.h})
+    write_prior(path, {"h": found.h})
     return LargePrior(found)
 
 
@@ -139,11 +139,12 @@ def _read_or_train(n_features: int, n_query: int, ranges: Ranges, progress: bool
         raise KeyboardInterrupt  # a flow that is not fully trained is not used
     if trained.status == "failed":
         raise FloatingPointError("training of the prior's flow failed: narrow the ranges of lam and q")
-    _write(path, arrays_of_flow(trained.flow, "flow/"))
+    write_prior(path, arrays_of_flow(trained.flow, "flow/"))
     return Prior(trained.flow, ranges)
 
 
-def _write(path: Path | None, arrays: dict[str, np.ndarray]) -> None:
+def write_prior(path: Path | None, arrays: dict[str, np.ndarray]) -> None:
+    """Store the numbers of a prior, if there is a path and the disk allows it."""
     if path is not None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

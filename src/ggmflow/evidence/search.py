@@ -53,7 +53,7 @@ def choose(surface: Callable[[float, float], Evidence], ranges: Ranges, *, num_l
 
 def _boundaries(parameter: Literal["lam", "q"], axis: Float[np.ndarray, " k"], at: float) -> tuple[Boundary, ...]:
     """The end of an axis where `at` is, if it is at one; none for a range that is a point."""
-    if len(axis) == 1 or axis[0] < at < axis[-1]:
+    if len(axis) == 1 or at not in (axis[0], axis[-1]):
         return ()
     return (Boundary(parameter, "low" if at == axis[0] else "high"),)
 
