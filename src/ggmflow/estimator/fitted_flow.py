@@ -19,9 +19,9 @@ from sklearn.utils.validation import check_is_fitted
 from ggmflow.data.scatter import Scatter
 from ggmflow.estimator.modes_of_flow import exact_modes, flow_modes
 from ggmflow.evidence.marginal_likelihood import Evidence, evidence_table, quick_evidence
-from ggmflow.evidence.mixture import MixtureSource, mix
+from ggmflow.evidence.mixture import MixtureSource, grid_points, mix
 from ggmflow.evidence.prior import LargePrior, Prior, fit_prior, prior_ranges
-from ggmflow.evidence.search import choose, midpoints
+from ggmflow.evidence.search import choose
 from ggmflow.flow.base import MatrixFlow, query_first
 from ggmflow.model.conditions import Choice, Ranges, number_list
 from ggmflow.modes.path import ModePath
@@ -342,11 +342,7 @@ class FittedFlow(ABC):
 
     def _mixture(self, lam: float | None, q: float | None) -> MixtureSource:
         """Posteriors on a grid of (λ, q), with the evidence of each."""
-        ranges = self._ranges_with_posterior()
-        ranges.condition(ranges.lam[0] if lam is None else lam, ranges.q[0] if q is None else q, 1.0)
-        lams = midpoints(ranges.low[0], ranges.high[0], 12) if lam is None else np.log([lam])
-        qs = midpoints(*ranges.q, 6) if q is None else np.array([q])
-        points = [(float(np.exp(x)), float(y)) for x, y in product(lams, qs)]
+        points = grid_points(self._ranges_with_posterior(), lam, q)
         sources = [self._source(*point, 1.0) for point in points]
         return mix(sources, [self.quick_evidence(*point) for point in points])
 

@@ -344,9 +344,8 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
     def _repr_html_(self) -> str:
         if not self.__sklearn_is_fitted__():
             return unfitted_html(repr(self))
-        choice = vars(self).get("_choice")
-        fit = (self.scatter_, self.query_, self._ranges, self.history_, self.status_)
-        return summary_html(repr(self), *fit, choice)
+        fit = (self.scatter_, self.query_, self._ranges, self.history_, self.status_, vars(self).get("_choice"))
+        return summary_html(repr(self), *fit)
 
     def _keep(self, trained: Trained) -> None:
         self.flow_, self._snapshots, self.status_ = trained.flow, trained.snapshots, trained.status

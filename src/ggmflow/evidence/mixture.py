@@ -1,6 +1,7 @@
 """Posterior averaged over λ and q: a mixture over a grid, with weights proportional to the evidence."""
 
 from collections.abc import Sequence
+from itertools import product
 from typing import NamedTuple
 
 import jax
@@ -9,6 +10,8 @@ from jaxtyping import Array, Float, Key
 from scipy.special import logsumexp
 
 from ggmflow.evidence.marginal_likelihood import Evidence
+from ggmflow.evidence.search import midpoints
+from ggmflow.model.conditions import Ranges
 from ggmflow.posterior.edges import Penalty
 from ggmflow.posterior.flow_source import FlowSource
 from ggmflow.posterior.source import Draws
@@ -54,6 +57,22 @@ class MixtureSource(NamedTuple):
         """Log density of the mixture, in which the grid point is summed out."""
         parts = [share + source.log_prob(precision) for share, source in zip(self.log_share, self.sources, strict=True)]
         return np.asarray(logsumexp(parts, axis=0))
+
+
+def grid_points(ranges: Ranges, lam: float | None, q: float | None) -> list[tuple[float, float]]:
+    """The (λ, q) to average over: midpoints of a grid that is uniform in log λ and q.
+
+    Parameters
+    ----------
+    ranges
+        Fitted ranges.
+    lam, q
+        A value within its range, which stays fixed, or None.
+    """
+    ranges.condition(ranges.lam[0] if lam is None else lam, ranges.q[0] if q is None else q, 1.0)
+    log_lams = midpoints(ranges.low[0], ranges.high[0], 12) if lam is None else np.log([lam])
+    qs = midpoints(*ranges.q, 6) if q is None else np.array([q])
+    return [(float(np.exp(x)), float(y)) for x, y in product(log_lams, qs)]
 
 
 def mix(sources: Sequence[FlowSource], found: Sequence[Evidence]) -> MixtureSource:
