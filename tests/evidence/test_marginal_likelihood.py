@@ -41,7 +41,7 @@ def test_evidence_is_exact(model, kind):
         assert 0 < row.se < 0.03
 
 
-def test_the_cone_matters(model):
+def test_the_normalizer_on_the_cone_changes_the_comparison_of_q(model):
     """Without the cone, the paper's constants compare q wrongly: by more than a nat between q = 1 and 0.25 here."""
     full = model("full")
     difference = {
