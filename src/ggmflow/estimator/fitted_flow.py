@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from ggmflow.data.scatter import Scatter
+from ggmflow.errors.advice import Advice
+from ggmflow.errors.argument import ArgumentError
 from ggmflow.estimator.modes_of_flow import exact_modes, flow_modes
 from ggmflow.evidence.marginal_likelihood import Evidence, evidence_table, quick_evidence
 from ggmflow.evidence.mixture import MixtureSource, grid_points, mix
@@ -103,7 +105,7 @@ class FittedFlow(ABC):
         names = self.scatter_.names
         if average:
             if not isinstance(temperature, Real) or temperature != 1:
-                raise ValueError("an average over λ and q needs temperature=1, because evidence is defined only there")
+                raise ArgumentError("temperature", temperature, "be 1 for an average over λ and q by evidence")
             mixture = self._mixture(lam, q)
             lam, q = (None if value is None else float(value) for value in (lam, q))
             return Posterior(mixture, names, self.query_, lam, q, 1.0, **options)
@@ -150,7 +152,7 @@ class FittedFlow(ABC):
             NaN).
         """
         if not isinstance(normalizer, str) or normalizer not in ("cone", "published"):
-            raise ValueError(f"normalizer must be 'cone' or 'published', got {normalizer!r}")
+            raise ArgumentError("normalizer", normalizer, ("cone", "published"))
         ranges, key = self._ranges_with_posterior(), as_key(random_state)
         lams = np.geomspace(*ranges.lam, 9).tolist() if lam is None else number_list("lam", lam)
         qs = np.linspace(*ranges.q, 5).tolist() if q is None else number_list("q", q)
@@ -233,13 +235,14 @@ class FittedFlow(ABC):
         ranges = self.ranges_
         lams = np.geomspace(*ranges.lam, 20).tolist() if lam is None else number_list("lam", lam)
         if isinstance(num_starts, bool) or not isinstance(num_starts, Integral) or num_starts < 0:
-            raise ValueError(f"num_starts must be a whole number, zero or more, got {num_starts!r}")
+            raise ArgumentError("num_starts", num_starts, "be a whole number, zero or more")
         coldest, key = ranges.temperature[0], as_key(random_state)
         sources = {each: self._source(each, q, coldest) for each in lams}  # raises if outside the ranges
         if exact:
             return exact_modes(sources, lams, float(q), self.query_, int(num_starts), key, self.progress)
         if coldest > 0.1:
-            raise ValueError("the flow alone gives modes only at low temperatures: fit with temperature=(0.01, 1.0)")
+            advice = Advice("fit with", {"temperature": (0.01, 1.0)})
+            raise ArgumentError("exact", exact, reason="needs a flow at low temperatures", advice=advice)
         return flow_modes(sources, lams, float(q), self.query_, key)
 
     @property
@@ -330,10 +333,9 @@ class FittedFlow(ABC):
         """The fitted ranges; raises ValueError if the temperatures do not include 1, which is the posterior."""
         ranges = self.ranges_
         if ranges.temperature[1] < 1:
-            raise ValueError(
-                "evidence, and the choice of λ and q by it, need a fit whose temperatures include 1: "
-                "give lam and q yourself, or fit with temperature=(low, 1.0)"
-            )
+            reason = "was fitted, but evidence and the choice of λ and q by it need temperatures that include 1"
+            advice = Advice("give lam and q, or fit with", {"temperature": (ranges.temperature[0], 1.0)})
+            raise ArgumentError("temperature", ranges.temperature, reason=reason, advice=advice)
         return ranges
 
     def _prior(self) -> Prior | LargePrior:
