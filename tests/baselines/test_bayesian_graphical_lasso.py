@@ -39,7 +39,7 @@ def test_lam_follows_its_posterior():
     assert abs(spread.mean() / sd - 1) < 4.5 * spread.std(ddof=1) / 8 / sd + 0.02
 
 
-def test_given_lam_stays():
+def test_a_given_lam_is_not_drawn():
     scatter = Scatter.from_data(np.random.default_rng(0).normal(size=(9, 3)))
     chains = bayesian_graphical_lasso(scatter, 2.5, num_chains=16, num_draws=50)
     np.testing.assert_array_equal(chains.lam, np.full(16, 2.5))

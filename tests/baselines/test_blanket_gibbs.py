@@ -116,7 +116,7 @@ def test_equals_the_exact_sampler():
 
 # ------------------------------------------------------------------------------------------------------- what users see
 def test_order_of_rows_and_columns():
-    """Rows and first columns as asked, whatever their place in the data: the same posterior, to 5 of its errors."""
+    """Rows and first columns in the order of the query, wherever they are in the data; means agree to 5 errors."""
     scatter = make_scatter(4)
     ours = blanket_gibbs(scatter, ["x3", "x1"], 2.0, num_draws=2000)
     exact = sample(jax.random.key(0), scatter.reorder([3, 1, 0, 2]), 2.0, n_query=2)
@@ -127,7 +127,7 @@ def test_order_of_rows_and_columns():
     assert np.linalg.eigvalsh(ours.draws[..., :2]).min() > 0
 
 
-def test_same_seed_same_draws_and_settings_of_jax_stay():
+def test_the_same_seed_gives_the_same_draws_and_settings_of_jax_do_not_change():
     scatter, before = make_scatter(4), jax.numpy.ones(1).dtype
     options = {"num_chains": 2, "num_draws": 60, "burn_in": 10}  # more than a block of draws
     one, again = (blanket_gibbs(scatter, [0, 1], 2.0, **options, random_state=5) for _ in range(2))
@@ -139,7 +139,7 @@ def test_same_seed_same_draws_and_settings_of_jax_stay():
     assert jax.numpy.ones(1).dtype == before == np.float32
 
 
-def test_thinning_keeps_every_so_many():
+def test_thinning_keeps_every_kth_state():
     """Neighbours in a thinned chain are less alike: this posterior's diagonal has a memory of several sweeps."""
     scatter = make_scatter(4, n=4)
     ess = [blanket_gibbs(scatter, [0, 1], 0.3, num_draws=500, thin=thin).ess_bulk.min() for thin in (1, 10)]
@@ -165,6 +165,6 @@ def test_bad_arguments_are_named(change, message):
         blanket_gibbs(**{"scatter": make_scatter(3), "query": 0, "lam": 1.0} | change)
 
 
-def test_data_must_be_summarized():
+def test_data_must_be_a_scatter():
     with pytest.raises(TypeError, match=r"use Scatter.from_data"):
         blanket_gibbs(np.eye(3), 0, 1.0)

@@ -125,6 +125,6 @@ def test_average_precision_rejects_asymmetric_scores():
         average_precision(np.ones((2, 2)), [[1.0, 0.2], [0.3, 1.0]])
 
 
-def test_signed_scores_are_refused():
+def test_negative_scores_raise():
     with pytest.raises(ValueError, match="must not be negative: pass their absolute values"):
         average_precision(HALF, -HALF)

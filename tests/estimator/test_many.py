@@ -1,4 +1,4 @@
-"""Many fits: the same wherever they run, and nothing finished is lost to errors, killed workers or full disks."""
+"""Many fits: the same in every process, and no finished fit is lost to errors, killed workers or full disks."""
 
 import hashlib
 import os
@@ -73,7 +73,7 @@ def assert_same(found, expected):
 
 @pytest.fixture(scope="module", autouse=True)
 def warnings_of_workers():
-    """As in the tests themselves, what will go away is an error in the processes that they start."""
+    """Deprecation warnings are errors also in the processes that tests start."""
     joblib.externals.loky.get_reusable_executor().shutdown()  # one of other tests
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONWARNINGS", ",".join(WARNINGS))
@@ -86,7 +86,7 @@ def serial():
 
 
 # ------------------------------------------------------------------------------------------------------ where fits run
-def test_each_fit_is_that_of_its_table_and_seed(serial):
+def test_each_fit_depends_on_its_table_and_seed_only(serial):
     tables = resampled(3)
     assert list(serial) == list(tables)
     seeds = [int.from_bytes(hashlib.sha256(f"0 {name}".encode()).digest()[:4]) for name in tables]
@@ -95,7 +95,7 @@ def test_each_fit_is_that_of_its_table_and_seed(serial):
     assert list(serial["rows2"].feature_names_in_) == list(TABLE.columns)
 
 
-def test_processes_change_nothing_even_if_one_is_killed_midway(serial, tmp_path):
+def test_processes_give_the_same_fits_even_if_one_is_killed(serial, tmp_path):
     tables = resampled(3)
     tables["rows1"] = Deadly(tables["rows1"], tmp_path / "killed", midway=True)
     found = gf.fit_many(tables, twice(), n_jobs=2)
@@ -103,7 +103,7 @@ def test_processes_change_nothing_even_if_one_is_killed_midway(serial, tmp_path)
     assert_same(found, serial)
 
 
-def test_dask_workers_may_be_killed_midway_and_with_what_they_have_finished(serial, tmp_path):
+def test_dask_workers_may_be_killed_while_and_after_they_fit(serial, tmp_path):
     """Two workers (joblib would not use one). That of rows2 dies just after it has finished another fit."""
     distributed = pytest.importorskip("distributed")
     tables = resampled(3)
@@ -122,7 +122,7 @@ def test_dask_workers_may_be_killed_midway_and_with_what_they_have_finished(seri
     assert_same(found, serial)
 
 
-def test_a_table_that_always_takes_its_worker_down_takes_no_other_along(serial):
+def test_a_table_that_always_kills_its_worker_fails_alone(serial):
     tables = resampled(2)
     tables["rows1"] = Deadly(tables["rows1"])
     with pytest.raises(gf.FitsFailed, match=r"1 of 2 fits failed: 'rows1' \(TerminatedWorkerError: ") as failed:
@@ -132,8 +132,8 @@ def test_a_table_that_always_takes_its_worker_down_takes_no_other_along(serial):
 
 @pytest.mark.usefixtures("untrained")
 @pytest.mark.parametrize(("host", "pid", "limit"), [("", 0, None), ("", 1, 1), ("elsewhere", 0, 1)])
-def test_a_worker_uses_one_core_even_if_it_has_the_number_of_its_parent(host, pid, limit, monkeypatch):
-    """As the first processes of two containers have."""
+def test_a_worker_uses_one_core_even_if_its_pid_equals_that_of_its_parent(host, pid, limit, monkeypatch):
+    """As with the first processes of two containers."""
     seen = []
     monkeypatch.setenv("NPROC", "1")  # a worker sets it
     monkeypatch.setattr(many, "threadpool_limits", lambda limits: (seen.append(limits), nullcontext())[1])
@@ -144,7 +144,7 @@ def test_a_worker_uses_one_core_even_if_it_has_the_number_of_its_parent(host, pi
 
 # ---------------------------------------------------------------------------------------------------- what is not lost
 @pytest.mark.usefixtures("untrained")
-def test_a_table_that_cannot_be_fitted_does_not_take_the_others_along(tmp_path):
+def test_a_table_that_cannot_be_fitted_fails_alone(tmp_path):
     tables = [TABLE, TABLE.assign(b=1.0), TABLE[:10]]
     with pytest.raises(gf.FitsFailed, match=r"1 of 3 fits failed: '1' \(TableError: .*'b'") as failed:
         gf.fit_many(tables, quick(), directory=tmp_path)
@@ -160,7 +160,7 @@ def test_a_table_that_cannot_be_fitted_does_not_take_the_others_along(tmp_path):
 
 
 @pytest.mark.usefixtures("untrained")
-def test_a_directory_is_taken_up_where_it_was_left(tmp_path, monkeypatch):
+def test_models_in_the_directory_are_not_fitted_again(tmp_path, monkeypatch):
     tables, seen, real = resampled(3), [], many._fit
 
     def interrupted(name, *args):
@@ -179,14 +179,14 @@ def test_a_directory_is_taken_up_where_it_was_left(tmp_path, monkeypatch):
         assert all(model.progress for model in found.values())
 
 
-def test_a_killed_program_is_taken_up_where_it_was_killed(tmp_path):
+def test_a_killed_program_continues_with_the_remaining_tables(tmp_path):
     TABLE.to_csv(table := tmp_path / "table.csv", index=False)
     found = faults.kill_many(faults.Stage(tmp_path, table, old=tmp_path, whole=tmp_path, seconds=0.0), 1)
     assert found == (1, [], [])
 
 
 @pytest.mark.usefixtures("untrained")
-def test_a_model_of_something_else_is_refused(tmp_path):
+def test_a_saved_model_of_other_data_or_parameters_raises(tmp_path):
     gf.fit_many({"a": TABLE}, quick(), directory=tmp_path)
     cases = [
         ({"a": TABLE[1:]}, quick(), "its data differ"),
@@ -204,7 +204,7 @@ def test_a_model_of_something_else_is_refused(tmp_path):
 
 
 @pytest.mark.usefixtures("untrained")
-def test_a_full_disk_costs_the_file_not_the_model(tmp_path, monkeypatch):
+def test_a_full_disk_loses_the_file_but_not_the_model(tmp_path, monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device")
 
@@ -216,7 +216,7 @@ def test_a_full_disk_costs_the_file_not_the_model(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("untrained")
-def test_a_full_temporary_directory_loses_nothing_that_was_kept(tmp_path, monkeypatch):
+def test_a_full_temporary_directory_does_not_lose_other_models(tmp_path, monkeypatch):
     def full(content):
         raise OSError(28, "No space left on device")
 
@@ -242,10 +242,10 @@ def test_a_full_temporary_directory_loses_nothing_that_was_kept(tmp_path, monkey
         ([TABLE], {"n_jobs": 0}, ValueError, "n_jobs == 0"),
         ({"../a": TABLE}, {"directory": "x"}, ValueError, "names of files, which '../a' cannot be"),
         ({"a": TABLE, "A": TABLE}, {"directory": "x"}, ValueError, "upper and lower case"),
-        ([TABLE], {"directory": "x", "model": quick(random_state=None)}, ValueError, "integer random_state"),
+        ([TABLE], {"directory": "x", "model": quick(random_state=None)}, ValueError, "random_state must be an integer"),
     ],
 )
-def test_what_makes_no_sense_is_refused(datasets, more, kind, message, tmp_path, monkeypatch):
+def test_wrong_arguments_raise(datasets, more, kind, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(kind, match=message):
         gf.fit_many(datasets, **{"model": quick(), **more})
@@ -253,7 +253,7 @@ def test_what_makes_no_sense_is_refused(datasets, more, kind, message, tmp_path,
 
 
 @pytest.mark.usefixtures("untrained")
-def test_tables_may_come_in_any_row():
+def test_tables_may_be_any_sequence():
     assert gf.fit_many([]) == []
     assert gf.fit_many({}) == {}
     stacked = np.stack([TABLE, TABLE * 2])

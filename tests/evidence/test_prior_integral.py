@@ -7,7 +7,7 @@ from scipy.optimize import brentq
 from scipy.special import logsumexp
 from scipy.stats import wishart
 
-from ggmflow.evidence import evidence, prior_integral
+from ggmflow.evidence import prior, prior_integral
 from ggmflow.evidence.prior_integral import (
     PriorIntegral,
     integrate_prior,
@@ -48,7 +48,7 @@ def direct(lam, q, s=4, d=4, num_draws=400_000):
 
 
 @pytest.mark.parametrize("lam, q", [(0.5, 0.25), (8.0, 0.25), (2.0, 0.6), (2.0, 1.0), (0.5, 1.25), (8.0, 1.1)])
-def test_it_is_that_of_wishart_draws(four, lam, q):
+def test_the_integral_agrees_with_wishart_draws(four, lam, q):
     """Within 4.5 standard errors, of thirty batches: false-alarm rate 1e-4. That of another λ is seen to be wrong."""
     value, error = four.log_normalizer(lam, q)
     exact, own = direct(lam, q)
@@ -99,7 +99,7 @@ def test_interpolation_is_good_enough_for_many_variables(monkeypatch):
         assert abs(value - exact) < min(2.5, 3 * error + 0.5)
 
 
-def test_every_kappa_has_its_chains():
+def test_chains_are_found_for_every_kappa():
     """With S = I, κ = λ/(1 + λ)^q, without data λ^{1−q}."""
     q, kappa = (each.ravel() for each in np.meshgrid([0.1, 0.5, 0.95, 1.0, 1.1, 2.0], np.geomspace(1e-4, 0.99, 9)))
     with_data, lam = realize(kappa, q)
@@ -115,22 +115,22 @@ def test_mean_power_is_that_of_wishart_draws(q):
     assert abs(draws.mean() - mean_power(6, q)) < 4.4 * draws.std() / np.sqrt(20_000)
 
 
-def test_one_condition_is_enough():
+def test_ranges_may_be_points():
     """Against Wishart draws, 10 standard errors of six batches: false-alarm rate 2e-4."""
     value, error = integrate_prior(3, 3, Ranges((2.0, 2.0), (0.5, 0.5), (1.0, 1.0))).log_normalizer(2.0, 0.5)
     exact, own = direct(2.0, 0.5, s=3, d=3)
     assert error < 0.2 and abs(value - exact) < 10 * np.hypot(error, own)
 
 
-def test_many_variables_have_an_integral_and_it_is_kept(monkeypatch, tmp_path):
+def test_the_prior_of_many_variables_is_integrated_and_stored(monkeypatch, tmp_path):
     monkeypatch.setenv("GGMFLOW_CACHE", str(tmp_path))
-    monkeypatch.setattr(evidence, "_MANY", 2)
-    monkeypatch.setattr(evidence, "_known", {})
-    made = evidence.fit_prior(3, 3, RANGES)
-    assert isinstance(made, evidence.LargePrior)
-    monkeypatch.setattr(evidence, "_known", {})
-    monkeypatch.setattr(evidence, "integrate_prior", lambda *args: pytest.fail("it was made again"))
-    again = evidence.fit_prior(3, 3, RANGES)
+    monkeypatch.setattr(prior, "_MANY", 2)
+    monkeypatch.setattr(prior, "_known", {})
+    made = prior.fit_prior(3, 3, RANGES)
+    assert isinstance(made, prior.LargePrior)
+    monkeypatch.setattr(prior, "_known", {})
+    monkeypatch.setattr(prior, "integrate_prior", lambda *args: pytest.fail("it was made again"))
+    again = prior.fit_prior(3, 3, RANGES)
     found = again.log_normalizer(2.0, 0.5, 100)
     assert found[:2] == made.log_normalizer(2.0, 0.5, 100)[:2]
     assert found.method == "integral" and found.se > 0

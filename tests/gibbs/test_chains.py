@@ -53,7 +53,7 @@ def test_equals_the_bayesian_graphical_lasso_of_another_package():
 
 
 def test_cold_chains_approach_the_graphical_lasso():
-    """At T → 0 and q = 1 the draws gather at the MAP, the graphical lasso of S/n with ρ = λ/n."""
+    """At T → 0 and q = 1 the draws converge to the MAP, the graphical lasso of S/n with ρ = λ/n."""
     scatter, lam = make_scatter(5, n=30), 3.0
     mode = graphical_lasso(scatter.emp_cov, scatter.n, lam).precision
     distance = []
@@ -81,8 +81,8 @@ def test_never_loses_positive_definiteness(T, q, s):
     assert np.linalg.eigvalsh(block * d[..., None] * d[..., None, :]).min() > 0
 
 
-def test_raw_scales_are_fine_and_the_hopeless_is_refused():
-    """Unstandardized data of scale 1e3 with n < d; and a λ so small that float64 cannot hold Ω."""
+def test_raw_scales_work_and_a_tiny_lam_raises():
+    """Unstandardized data of scale 1e3 with n < d; and a λ so small that float64 cannot represent Ω."""
     X = 1e3 * np.random.default_rng(0).normal(size=(4, 12))
     raw = Scatter.from_data(X, standardize=False)
     chains = sample(jax.random.key(0), raw, np.geomspace(300, 3e4, 10), num_draws=50, num_warmup=100)
@@ -104,7 +104,7 @@ def test_exact_draws_stay_exact_from_the_first_sweep():
     assert np.abs(z).max() < 5
 
 
-def test_starts_where_it_is_told_and_repeats_itself():
+def test_chains_begin_at_the_given_start_and_repeat_with_the_same_key():
     scatter = make_scatter(4)
     start = np.eye(4) * 1e3
     cold = dict(lam=2.0, q=1.0, num_chains=2, num_draws=3, num_warmup=0)
@@ -157,7 +157,7 @@ def test_a_second_call_compiles_nothing_new():
     assert _advance._cache_size() == compiled  # pyright: ignore
 
 
-def test_leaves_jax_settings_alone():
+def test_settings_of_jax_do_not_change():
     before = jax.numpy.ones(1).dtype
     assert sample(jax.random.key(0), make_scatter(3), 1.0, num_chains=1, num_draws=5).draws.dtype == np.float64
     assert jax.numpy.ones(1).dtype == before == np.float32
@@ -198,9 +198,9 @@ def test_bad_arguments_are_named(change, message):
         sample(jax.random.key(0), make_scatter(3), **arguments)
 
 
-def test_diagnostics_refuse_to_mix_conditions():
+def test_diagnostics_of_different_conditions_raise():
     chains = sample(jax.random.key(0), make_scatter(3), np.repeat([1.0, 5.0], 2), num_draws=50)
-    with pytest.raises(ValueError, match="by `select`"):
+    with pytest.raises(ValueError, match="`select` those of one condition"):
         _ = chains.rhat
     assert chains.select(chains.lam == 5).rhat.shape == (3, 3)
     assert repr(chains) == "Chains(4 chains of 50 draws, 3×3 entries)"

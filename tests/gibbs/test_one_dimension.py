@@ -44,7 +44,7 @@ def apply_box(x, delta, box, seed=1):
 
 
 @pytest.mark.parametrize("delta, box", BOXES)
-def test_normal_in_a_box_stays_one(delta, box):
+def test_a_truncated_normal_keeps_its_distribution(delta, box):
     exact = truncated_normal(delta, box)
     start = np.clip(exact.ppf(np.random.default_rng(0).uniform(size=NUM)), -box, box)
     out = apply_box(start, delta, box)
@@ -54,7 +54,7 @@ def test_normal_in_a_box_stays_one(delta, box):
 
 
 @pytest.mark.parametrize("delta, box", [(0.7, 2.0), (3.0, 0.5), (50.0, 3.0)])
-def test_the_draw_forgets_where_it_started(delta, box):
+def test_a_draw_is_nearly_independent_of_the_start(delta, box):
     """From one end of the box, one step is already a draw (up to the rare rejection at the edge)."""
     out = apply_box(np.full(NUM, 0.999 * box), delta, box, seed=2)
     moved = out[out != np.float32(0.999 * box)]
@@ -87,7 +87,7 @@ def entry_cdf(delta, kappa, q):
 
 
 @pytest.mark.parametrize("delta, kappa, q", ENTRIES)
-def test_an_entry_keeps_its_distribution_and_forgets_where_it_was(delta, kappa, q):
+def test_an_entry_keeps_its_distribution_and_mixes(delta, kappa, q):
     """Started from exact draws it gives exact draws; the rank correlation with the start stays below 0.8."""
     grid, cdf = entry_cdf(delta, kappa, q)
     start = np.interp(np.random.default_rng(0).uniform(size=NUM), cdf, grid)

@@ -99,7 +99,7 @@ def test_without_penalty_it_is_wishart(rng, d, s, n):
     assert stats.ks_2samp(log_det, np.linalg.slogdet(exact[:, :s, :s])[1]).pvalue > 1e-6
 
 
-def test_inverse_holds_in_near_singular_matrices(rng):
+def test_the_inverse_of_near_singular_matrices_is_accurate(rng):
     """Gauss–Jordan on correlations up to 1 − 1e-10: residual of the order of rounding times the condition number."""
     for gap in (1e-1, 1e-5, 1e-10):
         A = np.full((4, 4), 1 - gap) + gap * np.eye(4)
@@ -112,7 +112,7 @@ def test_inverse_holds_in_near_singular_matrices(rng):
 
 
 def test_an_indefinite_matrix_becomes_nan_and_stays():
-    """So that the check after a block of sweeps sees what happened inside it."""
+    """So that the check after a block of sweeps detects it."""
     indefinite = jnp.asarray(np.array([[1.0, 2.0], [2.0, 1.0]])[:, :, None])
     assert np.all(np.isnan(sweep._inverse(indefinite)[1]))
     out = run(jax.random.key(0), indefinite, jnp.eye(2)[:, :, None], 5.0, 1.0, 1.0, 1.0, 3)

@@ -1,4 +1,4 @@
-"""Ranges of (λ, q, T) and points within them; what is refused is tested with the estimator."""
+"""Ranges of (λ, q, T) and points within them; wrong parameters are tested with the estimator."""
 
 import re
 
@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from ggmflow.data.scatter import Scatter
-from ggmflow.model.conditions import Ranges, find_ranges, likely_lam
+from ggmflow.errors.advice import Surface
+from ggmflow.errors.argument import ArgumentError
+from ggmflow.model.conditions import Boundary, Ranges, boundaries_from_json, find_ranges, likely_lam
 
 SCATTER = Scatter(np.array([[10.0, -4.0], [-4.0, 10.0]]), 10, np.zeros(2), np.ones(2), ("a", "b"))
 RANGES = Ranges((0.5, 8.0), (0.25, 1.25), (0.01, 0.5))
@@ -41,12 +43,12 @@ def test_likely_lam_is_exact_where_the_posterior_is_known():
     assert likely_lam(independent, np.arange(1)) == pytest.approx(6 / (1.5 + 2 * noise))  # two pairs with the query
 
 
-def test_automatic_range_is_around_it():
+def test_the_automatic_range_is_around_likely_lam():
     centre = likely_lam(SCATTER, np.arange(2))
     assert find_ranges("auto", 1.0, 1.0, SCATTER, np.arange(2)).lam == (centre / 10, centre * 5)
 
 
-def test_scales_of_columns_do_not_matter_but_where_they_should():
+def test_likely_lam_scales_with_the_data_as_evidence_does():
     """Two columns of sd 0.01 and 1, twenty rows: brute force has the highest evidence at q = 1 near λ = 8e-4."""
     sd = np.array([0.01, 1.0])
     scatter = Scatter(
@@ -58,6 +60,27 @@ def test_scales_of_columns_do_not_matter_but_where_they_should():
     assert likely_lam(many, np.arange(2)) == pytest.approx(100 * likely_lam(one, np.arange(2)))
 
 
+def test_boundaries_are_read_from_pairs_and_from_the_sentences_of_version_0_1_0():
+    upper, lower = Boundary("lam", "high"), Boundary("q", "low")
+    assert boundaries_from_json([["lam", "high"], ["q", "low"]]) == (upper, lower)
+    assert boundaries_from_json(["the upper end of lam", "the lower end of q"]) == (upper, lower)
+    assert boundaries_from_json([]) == ()
+    assert upper.text("λ") == "the upper end of λ"
+    for wrong in (None, "the upper end of lam", [3], [["lam"]], [["lam", "up"]], ["the end of q"], {"lam": "high"}):
+        with pytest.raises(ValueError, match="ends of ranges"):
+            boundaries_from_json(wrong)
+
+
+def test_errors_carry_their_values():
+    with pytest.raises(ArgumentError) as caught:
+        RANGES.inside("lam", 20.0)
+    assert (caught.value.argument, caught.value.value) == ("lam", 20.0)
+    assert caught.value.advice.options == {"lam": (0.5, 20.0)}
+    assert caught.value.text(Surface.COMMAND_LINE).endswith("fit again with --lam 0.5,20")
+    with pytest.raises(ArgumentError, match="is reversed: the first number must not exceed the second"):
+        find_ranges((8, 2), 1.0, 1.0, SCATTER, np.arange(2))
+
+
 IMPOSSIBLE = {
     "lam": {-1.0: "must be positive", 0.0: "must be positive", 1e-31: "1e-30 … 1e+30", 1e31: "1e-30 … 1e+30"},
     "q": {-0.5: "must be positive", 0.0: "must be positive", 0.05: "0.1 … 2", 3.0: "0.1 … 2"},
@@ -66,7 +89,7 @@ IMPOSSIBLE = {
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, known in IMPOSSIBLE.items() for value in known])
-def test_no_fit_is_advised_where_none_is_possible(name, value):
+def test_impossible_values_come_without_advice_to_fit_again(name, value):
     with pytest.raises(ValueError) as caught:
         RANGES.condition(**{"lam": 2.0, "q": 1.0, "temperature": 0.1, name: value})
     assert IMPOSSIBLE[name][value] in str(caught.value) and "fit again" not in str(caught.value)
@@ -86,7 +109,7 @@ POSSIBLE = {
 @pytest.mark.parametrize(
     "ranges", [RANGES, Ranges((1.23456789, 1.23456789), (0.7654321, 0.7654321), (0.12345678,) * 2)]
 )
-def test_a_range_that_is_advised_can_be_fitted_and_holds_the_value(name, value, ranges):
+def test_an_advised_range_is_valid_and_includes_the_value(name, value, ranges):
     with pytest.raises(ValueError) as caught:
         ranges.condition(**{"lam": ranges.lam[0], "q": ranges.q[0], "temperature": ranges.temperature[0], name: value})
     advised = re.search(rf"fit again with {name}=\((\S+), (\S+)\)$", str(caught.value))

@@ -15,7 +15,7 @@ OMEGA = np.array([[2.0, -0.5, 0.0], [-0.5, 1.0, 0.3], [0.0, 0.3, 1.5]])
 
 
 def test_partial_correlation_is_the_correlation_of_residuals():
-    """Against its definition: correlation of what is left of i and j after regression on the others."""
+    """Against its definition: correlation of the residuals of i and j after regression on the others."""
     cov = np.linalg.inv(OMEGA)
     for i, j, k in [(0, 1, 2), (0, 2, 1), (1, 2, 0)]:
         pair = np.ix_([i, j], [i, j])
@@ -45,7 +45,7 @@ def test_free_entries_name_each_entry_once_and_rebuild_the_rows(query, rng):
         np.testing.assert_array_equal([free.row, free.column], np.triu_indices(d))
 
 
-def test_check_rows_takes_one_or_many():
+def test_check_rows_accepts_one_matrix_or_several():
     rows, single = check_rows(OMEGA[[2, 0]].tolist(), np.array([2, 0]), 3)
     assert rows.shape == (1, 2, 3) and single
     rows, single = check_rows(np.stack([OMEGA, OMEGA]).astype(np.float32), np.arange(3), 3)
@@ -65,7 +65,7 @@ def test_check_rows_takes_one_or_many():
         (lambda rows: rows + np.array([[3.0, 0, 0], [0, 0, 3.0]]), "eigenvalue"),
     ],
 )
-def test_what_cannot_be_a_precision_matrix_is_refused(change, message):
+def test_rows_that_cannot_be_of_a_precision_matrix_raise(change, message):
     with pytest.raises(ValueError, match=message):
         check_rows(change(OMEGA[[2, 0]]), np.array([2, 0]), 3)
 
@@ -75,7 +75,7 @@ def test_a_block_may_be_asymmetric_outside_the_query():
     check_rows(np.array([[1.0, 50.0, 0.2], [0.2, -3.0, 1.0]]), np.array([0, 2]), 3)
 
 
-def test_what_rounding_made_indefinite_is_restored_and_the_rest_left_alone():
+def test_only_matrices_that_rounding_made_indefinite_are_changed():
     """Near-singular matrices of any scale, rounded to float32: the diagonal moves by a few times the rounding."""
     rng, query = np.random.default_rng(0), np.array([3, 0, 1])
     L = np.tril(rng.normal(size=(200, 3, 3)))

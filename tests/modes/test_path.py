@@ -9,7 +9,8 @@ from scipy.optimize import minimize
 import ggmflow as gf
 from ggmflow.baselines import graphical_lasso
 from ggmflow.baselines.nonconvex import nonconvex_precision
-from ggmflow.modes.path import ModePath, complete, make_problem, solve_path
+from ggmflow.modes.path import ModePath, solve_path
+from ggmflow.modes.problem import complete, make_problem
 from tests.support.models import quick
 
 
@@ -59,7 +60,7 @@ def test_q_one_is_the_graphical_lasso(d, n):
     assert found.n_edges[0] > 0 and found.n_edges[-1] == 0
 
 
-def test_separate_parts_are_solved_separately():
+def test_connected_components_are_solved_separately():
     """Two groups of columns that hardly correlate: each is solved as if alone, with the same entries."""
     S = np.zeros((9, 9))
     S[:4, :4], S[4:, 4:] = scatter_matrix(4, 20, 1), scatter_matrix(5, 20, 2)
@@ -72,7 +73,7 @@ def test_separate_parts_are_solved_separately():
 
 
 @pytest.mark.parametrize("q", [1.0, 0.5, 1.25])
-def test_a_query_pays_for_its_pairs_only(q):
+def test_only_pairs_with_a_query_variable_are_penalized(q):
     """At q = 1 it is the graphical lasso with weight zero elsewhere; the rows solve the reduced problem for any q."""
     d, n, query = 8, 12, np.array([5, 2])
     S, lams = scatter_matrix(d, n), [0.7, 2.0, 5.0]
@@ -127,8 +128,8 @@ def test_no_graph_on_three_variables_does_better(q, seed):
 
 
 @pytest.mark.parametrize("q", [0.25, 0.5, 0.75])
-def test_no_single_entry_wants_to_move(q):
-    """Every pair on a fine grid of values, zero included: f does not fall. And the same numbers come from any order."""
+def test_no_change_of_a_single_entry_improves_a_mode(q):
+    """Every pair on a fine grid of values, zero included: f does not fall. The order of λ has no effect."""
     d, n, lams = 8, 10, [0.3, 1.0, 3.0]
     S = scatter_matrix(d, n, 3)
     found = solve_path(S, n, lams, q, np.arange(d))
@@ -163,7 +164,7 @@ def test_never_worse_than_the_local_linear_approximation():
 
 
 def test_starts_are_used():
-    """Without other starts' minimum in reach, one that is given wins: no answer is worse than what it was given."""
+    """A given start is used if it leads to a lower minimum than the other starts; the result is never worse."""
     d, n, lam, q = 10, 8, 0.3, 0.25
     better = 0
     for seed in range(6):
@@ -178,7 +179,7 @@ def test_starts_are_used():
     assert better  # else nothing was tested
 
 
-def test_residual_tells_a_solution_from_another_matrix():
+def test_the_kkt_residual_is_zero_only_at_a_solution():
     S = scatter_matrix(6, 12)
     for q in (0.5, 1.0, 1.5):
         at = make_problem(S, 12, 2.0, q, np.arange(6))
@@ -213,7 +214,7 @@ def test_flow_draws_are_starts(model, monkeypatch):
         seen.extend(starts(lam) for lam in lams)
         return solve_path(S, n, lams, q, query, starts, report)
 
-    monkeypatch.setattr("ggmflow.estimator.graphical_flow.solve_path", spy)
+    monkeypatch.setattr("ggmflow.estimator.modes_of_flow.solve_path", spy)
     blanket = model("blanket")
     found = blanket.path(0.5, [1.0, 4.0], num_starts=3)
     assert [len(starts) for starts in seen] == [3, 3] and seen[0][0].shape == (2, 4)
@@ -223,7 +224,7 @@ def test_flow_draws_are_starts(model, monkeypatch):
     assert seen[-1] == []
 
 
-def test_what_path_refuses(model, untrained):
+def test_wrong_arguments_of_path_raise(model, untrained):
     full = model("full")
     for bad in (
         {"lam": 100.0},
@@ -243,8 +244,8 @@ def test_what_path_refuses(model, untrained):
     assert warm.path(1.0, 2.0).kkt_residual[0] < 1e-8
 
 
-def test_a_warning_where_the_solver_stopped_short(model, monkeypatch):
-    monkeypatch.setattr("ggmflow.modes.path._NEWTON_STEPS", 1)
+def test_a_mode_that_is_not_stationary_warns(model, monkeypatch):
+    monkeypatch.setattr("ggmflow.modes.convex.NEWTON_STEPS", 1)
     with pytest.warns(RuntimeWarning, match="not quite stationary"):
         model("full").path(1.25, 1.0)
 

@@ -11,7 +11,7 @@ import pytest
 
 import ggmflow as gf
 from ggmflow.estimator import graphical_flow as estimator
-from ggmflow.evidence import evidence
+from ggmflow.evidence import prior
 from ggmflow.report.content import Point, collect
 from tests.support.models import no_training, quick
 
@@ -31,9 +31,9 @@ def without_training():
     """Use flows as initialized, which are close to the posterior; the evidence is then inaccurate but finite."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(estimator, "train", no_training)
-        patch.setattr(evidence, "train", no_training)
-        patch.setattr(evidence, "_known", {})
-        patch.setattr(evidence, "_prior_path", lambda *_: None)
+        patch.setattr(prior, "train", no_training)
+        patch.setattr(prior, "_known", {})
+        patch.setattr(prior, "_prior_path", lambda *_: None)
         yield
 
 

@@ -164,7 +164,7 @@ def fit_run(
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             _write_end(place, status, time.monotonic() - clock)
             raise
-        choice, timings = model._chosen(), model.timings_._asdict()
+        choice, timings = model.choice_, model.timings_._asdict()
         known = {
             "status": "finished",
             "seconds": round(record["seconds"] + time.monotonic() - clock, 1),

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ggmflow.cli.arguments import data_name
+from ggmflow.cli.run_record import chosen_boundaries
 from ggmflow.cli.terminal import as_text, duration, line
 from ggmflow.data.findings import DataCheck, Kind, Severity, sentences
 from ggmflow.errors.advice import Surface
@@ -76,13 +77,13 @@ def print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame, 
     reason = ", as given" if only else ", the highest evidence" if is_best else f" (evidence prefers {best})"
     where = f"{here}{reason}"
     lines.add_row("Shown at", as_text(where))
-    for end in chosen["at_ends"] if is_best else []:
+    for boundary in chosen_boundaries(record) if is_best else ():
         why = "identical columns let it rise without end" if copies else "a wider range may be better still"
-        lines.add_row("", as_text(f"The evidence is highest at {end}: {why}.", "yellow"))
+        lines.add_row("", as_text(f"The evidence is highest at {boundary.text()}: {why}.", "yellow"))
     message = str(attributes["message"])
     lines.add_row("Trust", Text(message, style="green" if message.startswith("Good") else "yellow"))
     if message.startswith("Poor"):
-        other = "" if chosen["at_ends"] else " Or fit with more --steps, or narrower --lam and --q."
+        other = "" if chosen_boundaries(record) else " Or fit with more --steps, or narrower --lam and --q."
         lines.add_row("", Text(f"Exact draws: ggmflow summary RUN --refine.{other}", style="yellow"))
     lines.add_row("Edges", as_text(f"{len(edges)} of {pairs} pairs, by {attributes['rule']}"))
     console.print(lines)

@@ -22,7 +22,7 @@ class Estimate(NamedTuple):
 
 
 class Bridge(NamedTuple):
-    """log Z₁/Z₂ and what every draw contributes to its error, to first order; the shapes are those of the draws."""
+    """log Z₁/Z₂ and the influence of every draw on its error, to first order."""
 
     log_ratio: float
     influence_1: Float[np.ndarray, "chains_1 draws_1"]
@@ -30,7 +30,7 @@ class Bridge(NamedTuple):
 
     @property
     def estimate(self) -> Estimate:
-        """log Z₁/Z₂ if the two sides are independent of each other."""
+        """log Z₁/Z₂ with its standard error, if the draws of the two densities are independent."""
         variance = mean_variance(self.influence_1) + mean_variance(self.influence_2)
         return Estimate(self.log_ratio, float(np.sqrt(variance)))
 
@@ -61,7 +61,7 @@ def bridge(
         log p̃₁ − log p̃₂ at draws of the first and of the second density, one row per chain. A draw where the other
         density is zero has ∞ on the first side and −∞ on the second.
     share
-        s₁; best is the first side's share of all effective draws. Any value gives a consistent estimate.
+        s₁; the first side's share of all effective draws is best. Any value gives a consistent estimate.
     """
     M = np.log(share / (1 - share))
 
@@ -95,6 +95,6 @@ def bridge_to_proposal(
     """
     share = effective(exact_log_ratio) / (effective(exact_log_ratio) + proposal_log_ratio.size)
     result = bridge(exact_log_ratio, proposal_log_ratio[None], share)
-    # The proposal's draws are independent: their spread needs no autocorrelation.
+    # The proposal's draws are independent, so their variance needs no autocorrelation.
     variance = mean_variance(result.influence_1) + np.var(result.influence_2) / result.influence_2.size
     return Estimate(result.log_ratio, float(np.sqrt(variance)))

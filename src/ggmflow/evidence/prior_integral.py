@@ -1,10 +1,10 @@
-"""The prior's normalizer on the cone for many variables: integrated from the Wishart density, where l_q terms are off.
+"""The prior's normalizer on the cone for many variables, integrated from the Wishart density, which has no l_q terms.
 
     J(κ, q) = ∫_{Ω≻0} exp(−½ tr Ω − κV) dΩ,   V = Σ|ω_ij|^q,        Z_prior(λ, q) = λ^{−D} J(λ^{1−q}, q)
     log J(κ, q) = log J(0) − ∫₀^κ E_κ'[V] dκ'
 
-J(0) is a Wishart normalizer, E_κ[V] comes from exact chains. V is a sum over all m pairs, so the more variables there
-are, the fewer draws it takes to know its mean; a flow with D entries has to be right in all of them at once. With
+J(0) is a Wishart normalizer, E_κ[V] comes from exact chains. V is a sum over all m pairs, so with more variables fewer
+draws estimate its mean, whereas a flow has to be accurate in all of its D entries at once. With
 e_q = E_0|ω_ij|^q, known in closed form, x = log(1 + κe_q) and h = log(E_κ[V] / (m e_q)), which is 0 at x = 0,
 
     log J(κ, q) = log J(0) − m ∫₀^x exp(h + x') dx'.
@@ -26,13 +26,13 @@ from ggmflow import gibbs
 from ggmflow.data.scatter import Scatter
 from ggmflow.model.conditions import Ranges
 
-VERSION = 1  # of the numbers; those of another one are made anew
+VERSION = 1  # of the stored numbers; those of another version are computed again
 NUM_PARTS = 20
 _SEED = 0
-_NO_ROWS = 1e-12  # a scatter matrix needs some
+_NO_ROWS = 1e-12  # n of a scatter matrix must be positive
 _NUM_Q, _NUM_X = 9, 10
 _WARMUP, _DRAWS, _NUM_BATCHES = 60, 150, 6  # sweeps of each chain; batches of draws give the standard error
-_MEMORY = 2**25  # numbers that chains may keep at a time
+_MEMORY = 2**25  # numbers per call that chains may return
 
 
 class PriorIntegral(NamedTuple):
@@ -43,9 +43,9 @@ class PriorIntegral(NamedTuple):
     n_features, n_query
         d and s.
     ranges
-        Of λ and q.
+        Ranges of λ and q.
     h : (batches, q, x) array
-        At the points of `nodes`, from each batch of draws.
+        h at the points of `nodes`, from each batch of draws.
     """
 
     n_features: int
@@ -56,9 +56,9 @@ class PriorIntegral(NamedTuple):
     def log_normalizer(self, lam: float, q: float) -> tuple[float, float]:
         """log Z_prior on the free entries and its standard error, for λ and q in their ranges.
 
-        The error is that of the draws, with two more added. The spline's: what it changes when its points become twice
-        as many, over 15, because its own error falls with the fourth power of their distance. The polynomial's: what it
-        changes with the value of q that is nearest, if that is another one.
+        The standard error combines three errors: that of the draws; that of the spline, a fifteenth of its change when
+        its points are doubled, because it falls with the fourth power of their distance; and that of the polynomial,
+        its change when the nearest q is left out, unless that is q itself.
         """
         d, s = self.n_features, self.n_query
         qs, x = nodes(d, self.ranges)
@@ -78,7 +78,7 @@ class PriorIntegral(NamedTuple):
 
 
 def _at(qs: Float[np.ndarray, " q"], areas: Float[np.ndarray, "q ..."], q: float) -> Float[np.ndarray, " ..."]:
-    """Areas between the q for which they are known."""
+    """Areas at q, by interpolation between the q of `nodes`."""
     if len(qs) == 1:
         return areas[0]
     return np.exp(KroghInterpolator(np.log(qs), np.log(areas))(np.log(q)))
@@ -93,9 +93,9 @@ def _areas(x: Float[np.ndarray, " k"], h: Float[np.ndarray, "b k"], end: float) 
 
 
 def nodes(d: int, ranges: Ranges) -> tuple[Float[np.ndarray, " q"], Float[np.ndarray, "q x"]]:
-    """Values of q, 1 among them if it can be, and for each the values of x up to the largest that any λ has."""
+    """Values of q, including 1 if it is in the range, and for each the values of x up to the largest of any λ."""
     low, high = np.log(ranges.q)
-    # Ends and extrema of a Chebyshev polynomial: a polynomial through these does not swing in between.
+    # Ends and extrema of a Chebyshev polynomial: a polynomial through these does not oscillate in between.
     shares = 0.5 - 0.5 * np.cos(np.pi * np.linspace(0, 1, _NUM_Q))
     qs = np.exp(low + shares * (high - low)) if high > low else np.array([ranges.q[0]])
     if ranges.q[0] < 1 < ranges.q[1]:
@@ -107,16 +107,16 @@ def nodes(d: int, ranges: Ranges) -> tuple[Float[np.ndarray, " q"], Float[np.nda
 def integrate_prior(
     n_features: int, n_query: int, ranges: Ranges, progress: Callable[[], None] = lambda: None
 ) -> PriorIntegral:
-    """Run the chains that the integral needs.
+    """The integral for given ranges, from exact chains.
 
     Parameters
     ----------
     n_features, n_query
         d and s.
     ranges
-        Of λ and q.
+        Ranges of λ and q.
     progress
-        Called after each of `NUM_PARTS` parts of the work.
+        Called `NUM_PARTS` times, at equal distances.
     """
     d, s = n_features, n_query
     qs, x = nodes(d, ranges)
@@ -139,7 +139,7 @@ def integrate_prior(
 def realize(
     kappa: Float[np.ndarray, " n"], q: Float[np.ndarray, " n"]
 ) -> tuple[Bool[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Chains for each κ: whether they have S = I, and their λ.
+    """Conditions of the chains for each κ: whether S = I (otherwise there are no data), and λ.
 
     The sampler has one λ for trace and penalty. Without data that is κ = λ^{1−q}: at q = 1 always 1. With S = I,
     exp(−½(1 + λ) tr Ω − λV) is κ = λ/(1 + λ)^q in other units, which starts from zero for every q. For q < 1 it takes
@@ -168,8 +168,8 @@ def _penalties(
 ) -> Float[np.ndarray, "n draws"]:
     """λV along every chain.
 
-    For whole matrices its noise is damped by what is known, E[½r tr Ω + qλV] = D with r the rate of the trace, from
-    stretching Ω.
+    For whole matrices the noise is reduced by a control variate: E[½r tr Ω + qλV] = D, with r the rate of the trace,
+    follows from scaling Ω.
     """
     d = scatter.n_features
     i, j = np.triu_indices(s, 1, d)
@@ -204,7 +204,7 @@ def _penalties(
 
 
 def num_pairs(d: int, s: int) -> int:
-    """m: pairs that hold one of the first s variables."""
+    """m: number of pairs with one of the first s variables."""
     return s * d - s * (s + 1) // 2
 
 

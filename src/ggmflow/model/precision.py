@@ -1,8 +1,8 @@
-"""Functions of precision matrices, or of some rows of them, whatever made the numbers.
+"""Functions of precision matrices, or of some of their rows.
 
     partial correlation of i and j = −ω_ij / √(ω_ii ω_jj)
 
-Rows [Ω₁₁ Ω₁₂] of a query are s×d: rows in the order the query was asked, columns in the order of the data. Row a
+Rows [Ω₁₁ Ω₁₂] of a query are s×d: rows in the order of the query, columns in the order of the data. Row a
 belongs to column query[a], so the square block Ω₁₁ is `rows[:, query]`.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
-# Asymmetry up to this, relative to √(ω_ii ω_jj), passes as float32 rounding.
+# Asymmetry up to this, relative to √(ω_ii ω_jj), counts as float32 rounding.
 _ROUNDING = 1e-5
 _EPS_32, _TINY_32 = 2.0**-23, 2.0**-126  # float32: distance from 1 to the next number, smallest normal number
 
@@ -28,7 +28,7 @@ def partial_correlation(precision: Float[np.ndarray, "*draws d d"]) -> Float[np.
 
 
 def shrunk_precision(S: Float[np.ndarray, "d d"], n: float) -> Float[np.ndarray, "d d"]:
-    """A calm estimate from an empirical covariance S of n rows: the inverse of (1−α) S + α m I, m = tr S/d.
+    """Shrunk estimate from an empirical covariance S of n rows: the inverse of (1−α) S + α m I, m = tr S/d.
 
     α is that of Ledoit and Wolf with E‖S − Σ‖² = (tr Σ² + (tr Σ)²)/n, as for the normal distribution.
     """
@@ -67,14 +67,14 @@ def association(rows: Float[np.ndarray, "*draws s d"], query: Int[np.ndarray, " 
 @final
 @dataclass(frozen=True, eq=False)
 class FreeEntries:
-    """Where the D free entries of the rows [Ω₁₁ Ω₁₂] stand: Ω₁₁ is symmetric and shows its off-diagonal twice.
+    """Positions of the D free entries of the rows [Ω₁₁ Ω₁₂], where Ω₁₁ is symmetric and holds its off-diagonal twice.
 
     Attributes
     ----------
     row, column : (D,) arrays
         Row by row; an entry that appears twice is taken where it appears first. The upper triangle, for a full matrix.
     position : (s, d) array
-        The other way: `entries[position]` are the rows.
+        The inverse map: `entries[position]` are the rows.
     diagonal : (D,) array of bool
         The entries ω_ii.
     inside : (D,) array of bool
@@ -82,7 +82,7 @@ class FreeEntries:
     own : (s,) array
         Position of each row's ω_ii among the free entries.
     partner : (D,) array
-        Row of the entry's other variable, whose ω_jj is then known; outside Ω₁₁ it has none, and it is `row` again.
+        Row of the entry's other variable; outside Ω₁₁, where that variable has no row, `row` again.
     """
 
     row: Int[np.ndarray, " D"]
@@ -157,7 +157,7 @@ def restore_definiteness(rows: Float[np.ndarray, "k s d"], query: Int[np.ndarray
     lost = np.flatnonzero(smallest < _EPS_32)
     if not lost.size:
         return rows
-    # Twice what is missing, or in a matrix that is far from definite ε would be lost in the rounding of μ.
+    # Twice −μ, because in a matrix that is far from definite ε would be smaller than the rounding of μ.
     increase = _EPS_32 + 2 * np.maximum(-smallest[lost], 0.0)
     diagonal = np.maximum(np.diagonal(block, axis1=-2, axis2=-1), _TINY_32)
     out = rows.copy()
@@ -168,7 +168,7 @@ def restore_definiteness(rows: Float[np.ndarray, "k s d"], query: Int[np.ndarray
 def check_rows(
     precision: ArrayLike, query: Int[np.ndarray, " s"], n_features: int
 ) -> tuple[Float[np.ndarray, "k s d"], bool]:
-    """Refuse what cannot be the query's rows of a precision matrix.
+    """Rows of a precision matrix as a (k, s, d) array; raise if they cannot be the rows of the query.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def check_rows(
     diagonal = np.diagonal(block, axis1=-2, axis2=-1)
     if np.any(diagonal <= 0):
         raise ValueError("precision must be positive definite; it has a diagonal entry that is not positive.")
-    # Unit diagonal, so that both checks mean the same for variables of any scale.
+    # Unit diagonal, so that both checks are independent of scale.
     unit = block / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :])
     if np.any(np.abs(unit - np.swapaxes(unit, -1, -2)) > _ROUNDING):
         raise ValueError("precision must be symmetric: the entries of a pair of query variables differ.")

@@ -6,7 +6,7 @@ With L the first s columns of the Cholesky factor of Ω (query variables first) 
     dΩ = ∏_{j<s} 2 ℓ_j^{d−j} dL.
 
 s = d is the full posterior. s < d is the Markov blanket of the first s variables under a prior whose l_q factors act on
-their rows only (so it is not the margin of the full posterior). One formula, no second path.
+their rows only (so it is not the margin of the full posterior). The same formula holds for both.
 The normalizer is left out; the density is with respect to Lebesgue measure on the free entries of Ω.
 """
 
@@ -23,7 +23,7 @@ Scalar = Float[Array, ""] | float  # differs from draw to draw
 @lru_cache(maxsize=32)
 def entry_indices(n_features: int, n_query: int) -> tuple[Int[np.ndarray, " D"], Int[np.ndarray, " D"]]:
     """Rows and columns of the D = Σ_{j<s}(d−j) free entries, column by column, each from its diagonal down."""
-    # 32 bits, because JAX may meet the same constant in functions compiled with and without 64-bit types.
+    # 32 bits, because JAX may use the same constant in functions compiled with and without 64-bit types.
     row = np.concatenate([np.arange(j, n_features, dtype=np.int32) for j in range(n_query)])
     col = np.repeat(np.arange(n_query, dtype=np.int32), n_features - np.arange(n_query))
     return row, col
@@ -68,7 +68,7 @@ def log_volume(columns: Float[Array, "d s"]) -> Float[Array, ""]:
 
 def absolute_power(x: Float[Array, "..."], q: Float[Array, "..."] | float) -> Float[Array, "..."]:
     """|x|^q with derivative 0 at x = 0, where the true one does not exist (q ≤ 1) or is 0 (q > 1)."""
-    # The inner `where` keeps log and its derivative away from 0, or 0·∞ = NaN would leak into the gradient.
+    # The inner `where` keeps log and its derivative away from 0; otherwise the gradient would be 0·∞ = NaN.
     nonzero = x != 0
     return jnp.where(nonzero, jnp.exp(q * jnp.log(jnp.abs(jnp.where(nonzero, x, 1.0)))), 0.0)
 

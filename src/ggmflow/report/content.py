@@ -207,7 +207,7 @@ def collect(model: GraphicalFlow, lam: ArrayLike | None = None, q: ArrayLike | N
         Values of the grid; default twelve λ and six q across the fitted ranges, nine and four for very many pairs,
         including the selected values.
     """
-    ranges, num_draws = model._fitted_ranges, max(num_draws_of(model), _MIN_DRAWS)
+    ranges, num_draws = model.ranges_, max(num_draws_of(model), _MIN_DRAWS)
     num_lam, num_q = (12, 6) if model.flow_.n_entries <= _MANY else (9, 4)
     lams = np.geomspace(*ranges.lam, num_lam) if lam is None else _given("lam", lam)
     qs = np.linspace(*ranges.q, num_q) if q is None else _given("q", q)
@@ -261,7 +261,7 @@ def _choose(model: GraphicalFlow) -> tuple[Choice | None, str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RangeWarning)  # the page contains it
-            return Choice(model.lam_, model.q_, model._chosen().at_ends), ""
+            return model.choice_, ""
     except FloatingPointError as error:
         return None, str(error)
 

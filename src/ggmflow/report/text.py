@@ -176,7 +176,7 @@ def selection(content: Content) -> list[Paragraph]:
             "was set aside."
         )
     ]
-    if choice.at_ends:
+    if choice.at_boundary:
         out.append(_at_boundary(choice))
     if not content.starts_at_choice:
         text = f"That point is not on the grid of this page, which starts at the best point that is, {start}."
@@ -208,8 +208,9 @@ def _without_choice(content: Content, start: str) -> Paragraph:
 
 
 def _at_boundary(choice: Choice) -> Paragraph:
+    ends = " and ".join(each.text("λ" if each.parameter == "lam" else "q") for each in choice.at_boundary)
     text = (
-        f"Caution: the evidence is highest at {' and '.join(choice.at_ends)}, so the best value may lie beyond. Fit "
+        f"Caution: the evidence is highest at {ends}, so the best value may lie beyond. Fit "
         "again with a range that goes further there."
     )
     return Paragraph(text, caution=True)

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ggmflow.estimator.graphical_flow import GraphicalFlow
-from ggmflow.evidence.evidence import choose, grid
+from ggmflow.evidence.search import choose, grid
 from ggmflow.model.conditions import Choice
 
 
@@ -45,12 +45,12 @@ def evidence_surface(model: GraphicalFlow, num_lam: int = 9, num_q: int = 5) -> 
     """
     if model.temperature_range_[1] < 1:
         return None
-    ranges = model._ranges
+    ranges = model.ranges_
     found = {}  # `choose` asks for most points of the grid
 
     def evidence(lam: float, q: float):
         if (lam, q) not in found:
-            found[lam, q] = model._quick_evidence(lam, q)
+            found[lam, q] = model.quick_evidence(lam, q)
         return found[lam, q]
 
     best = choose(evidence, ranges, num_lam=num_lam, num_q=num_q)
