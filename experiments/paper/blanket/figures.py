@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from experiments.paper.blanket import clinical
-from experiments.paper.blanket.work import COMPARED, EDGE, EXPONENTS, STRONGEST, WIDE
+from experiments.paper.blanket.jobs import COMPARED, EDGE, EXPONENTS, STRONGEST, WIDE
 from experiments.paper.reference import LIMIT
-from experiments.paper.text import Frame, Tables, percent
+from experiments.paper.statistics import Frame, Tables
 from ggmflow import plot
 from ggmflow.plot.style import LINES, MARKERS, NEUTRAL, SMALL, legend, open_frame, set_title
 from ggmflow.plot.ticks import set_names
@@ -114,7 +114,7 @@ def _draw_networks(tables: Tables, study: str) -> Figure:
     names, positions = [*query, *genes], None
     figure = Figure(figsize=(11, 5.6), layout="constrained")
     figure.suptitle(
-        f"{study}: pairs whose {percent(EDGE)} interval excludes zero, genes without one left out. "
+        f"{study}: pairs whose {100 * EDGE:g} % interval excludes zero, genes without one left out. "
         "Width: association; blue and solid positive, orange and dashed negative",
         fontsize=9,
     )
@@ -190,7 +190,7 @@ def _draw_intervals(tables: Tables) -> Figure:
         set_title(ax, study)
     handles: list[Any] = [
         Line2D(
-            [], [], color=LINES[k], marker=MARKERS[k], ms=4.5, lw=2, label=f"q = {q:g}: mean, {percent(EDGE)} interval"
+            [], [], color=LINES[k], marker=MARKERS[k], ms=4.5, lw=2, label=f"q = {q:g}: mean, {100 * EDGE:g} % interval"
         )
         for k, q in enumerate(COMPARED)
     ]
@@ -221,7 +221,7 @@ def _draw_across_q(tables: Tables) -> Figure:
     for ax in axes[-1]:
         ax.set_xlabel("exponent q")
     flow = Line2D(
-        [], [], color=LINES[0], marker=MARKERS[0], ms=4.5, lw=1.8, label=f"flow: median, {percent(WIDE)} interval"
+        [], [], color=LINES[0], marker=MARKERS[0], ms=4.5, lw=1.8, label=f"flow: median, {100 * WIDE:g} % interval"
     )
     exact = Line2D([], [], color="black", marker=MARKERS[1], ms=4.5, lw=1, label="exact sampler")
     _legend_of_figure(figure, [flow, exact])

@@ -4,12 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.paper.edges.work import PENALTIES
-from experiments.paper.text import Frame, Tables
+from experiments.paper import published
+from experiments.paper.edges.jobs import PENALTIES
+from experiments.paper.statistics import Frame, Tables
 
 EVIDENCE, BGL = "λ and q by evidence", "Bayesian graphical lasso"
-PUBLISHED_ROWS = (15, 25, 35, 45)
-PUBLISHED = {"flow": (0.47, 0.56, 0.63, 0.64), "BGL": (0.37, 0.48, 0.58, 0.62)}  # of q = 0.25, and of the other
 
 
 def labelled(tables: Tables) -> Frame:
@@ -81,9 +80,16 @@ def spread(frame: Frame, measure: str, kind: str = "sparse") -> Frame:
     return wide.reindex(columns=methods(frame).all)
 
 
-def mean_se(values: Frame) -> tuple[float, float]:
-    """Mean over data sets and its standard error, zero for a single one."""
-    found = values.dropna().to_numpy(float)
-    if len(found) < 2:
-        return float(found[0]) if len(found) else np.nan, 0.0
-    return float(found.mean()), float(found.std(ddof=1) / np.sqrt(len(found)))
+def published_values(frame: Frame) -> dict[str, dict[int, float]]:
+    """The two methods whose published values are known, with those values at the n of the table."""
+    counts = set(frame.loc[frame["kind"] == "sparse", "n"])
+    return {
+        label: {n: value for n, value in zip(published.F1_ROWS, published.F1[name], strict=True) if n in counts}
+        for label, name in ((methods(frame).smallest, "flow"), (BGL, "BGL"))
+    }
+
+
+def other_kinds(frame: Frame) -> list[tuple[str, int]]:
+    """Kind and n of data sets that are neither of the main comparison nor of the published matrix, in their order."""
+    others = frame[~frame["kind"].isin(["sparse", "published"])]
+    return list(dict.fromkeys(zip(others["kind"], others["n"].astype(int), strict=True)))

@@ -9,20 +9,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
-from experiments.paper.runtime import published
-from experiments.paper.runtime.numbers import blanket, count, exponent, matrices, measured, number
-from experiments.paper.runtime.work import (
-    DRAWS,
-    EXACT,
-    FLOW,
-    NUTS,
-    PUBLISHED,
-    PUBLISHED_FLOW_RATE,
-    PUBLISHED_GIBBS_DRAWS,
-    PUBLISHED_GIBBS_SECONDS,
-)
-from experiments.paper.text import Tables
+from experiments.paper import published
+from experiments.paper.runtime.estimates import blanket, count, exponent, matrices, measured, number
+from experiments.paper.statistics import Tables
 from ggmflow.plot.style import DASHED, FAINT, LINES, MARKERS, NEUTRAL, SMALL, legend_below, open_frame, set_title
+
+FLOW, EXACT, PUBLISHED, NUTS, DRAWS = 0, 1, 2, 3, 5  # positions among colours and markers
 
 
 def figures(tables: Tables) -> dict[str, Figure]:
@@ -133,10 +125,10 @@ def _draw_blanket(tables: Tables) -> Figure:
     effective += [("Kaufmann et al.: effective draws", each) for each in kaufmann.to_dict("records")]
     dots = [
         ("flow: independent draws", row["draws_per_second"], FLOW),
-        ("flow, published, on a TITAN X", PUBLISHED_FLOW_RATE, PUBLISHED),
+        ("flow, published, on a TITAN X", published.FLOW_RATE, PUBLISHED),
         *((f"{who}, λ = {e['lam']:.3g}, q = {e['q']:g}", e["effective_per_second"], EXACT) for who, e in effective),
         ("Kaufmann et al.: all draws", float(kaufmann["draws_per_second"].median()), EXACT),
-        ("Kaufmann et al., published: all draws", PUBLISHED_GIBBS_DRAWS / PUBLISHED_GIBBS_SECONDS, PUBLISHED),
+        ("Kaufmann et al., published: all draws", published.GIBBS_DRAWS / published.GIBBS_SECONDS, PUBLISHED),
     ]
     labels, rates, whose = (list(values)[::-1] for values in zip(*dots, strict=True))
     figure = Figure(figsize=(9.6, 1.0 + 0.3 * len(dots)), layout="constrained")

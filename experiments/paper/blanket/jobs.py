@@ -26,7 +26,7 @@ from experiments.paper.blanket import clinical
 from experiments.paper.choice import peak
 from experiments.paper.record import Job, timed
 from experiments.paper.reference import LEVELS, LIMIT, Reference, error_of_entries, free, quantile_error, refer
-from experiments.paper.text import Frame
+from experiments.paper.statistics import Frame
 from ggmflow import gibbs
 from ggmflow.baselines import blanket_gibbs
 from ggmflow.data.scatter import Scatter

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from experiments.paper.runtime.work import MEASURED
-from experiments.paper.text import Frame, Tables
+from experiments.paper.runtime.settings import MEASURED
+from experiments.paper.statistics import Frame, Tables
 
 
 class Exponent(NamedTuple):

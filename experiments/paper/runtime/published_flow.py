@@ -35,7 +35,6 @@ from ggmflow.data.scatter import Scatter
 from ggmflow.model import target
 
 REQUIREMENTS = ["flowcon==0.0.4", "torch==2.13.0"]
-TRAINING_STEPS = 10_000  # as published
 LAM_RANGE, Q_RANGE = (10**-0.5, 10.0), (0.25, 1.25)
 POINTS = list(product((0.5, 2.0, 8.0), (1.0, 0.5, 0.25)))  # (λ, q)
 SCRIPT = Path(__file__).with_name("published_torch.py")

@@ -1,10 +1,10 @@
-"""Numbers of the toy problem that figures and words share, from its tables."""
+"""Estimates of the toy problem that figures and page share, from its tables."""
 
 from typing import Any
 
 import numpy as np
 
-from experiments.paper.text import Frame, difference
+from experiments.paper.statistics import Difference, Frame, difference
 
 
 def of_architecture(table: Frame, architecture: str) -> Frame:
@@ -33,7 +33,7 @@ def at_point(table: Frame, point: Any) -> Frame:
     return table[same]
 
 
-def log_ratio(selection: Frame) -> tuple[float, float, float]:
+def log_ratio(selection: Frame) -> Difference:
     """log(λ of evidence / λ of cross-validation): mean and its interval."""
     return difference(np.log(selection["lam_evidence"] / selection["lam_cv"]))
 
