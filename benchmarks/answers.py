@@ -117,7 +117,7 @@ def run_closed(report: Report) -> None:
     S, n = model.scatter_.matrix, model.scatter_.n
     closed = log_wishart(n, S + lam * np.eye(15)) - log_wishart(0, lam * np.eye(15)) - 7.5 * n * np.log(2 * np.pi)
     report.add("closed", "|evidence − closed form|", abs(row.log_evidence - closed), row.se, bar="≤ 0.01", digits=".4f")
-    prior = fit_prior(15, 15, prior_ranges(model._ranges._replace(lam=TOY_RANGE, q=(0.25, 1.25))))
+    prior = fit_prior(15, 15, prior_ranges(Ranges(TOY_RANGE, (0.25, 1.25), (1.0, 1.0))))
     assert isinstance(prior, Prior)
     values = []
     for k, at in enumerate((0.5, 2.0, 8.0)):

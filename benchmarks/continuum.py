@@ -3,8 +3,8 @@
     python -m benchmarks.continuum [--only toy,cold,path,d30,d100,blanket,marginals] [--quick]
 
 gap = log Z − ELBO, in nats. log Z comes from bridge sampling along a path of exact-sampler draws from a Wishart density
-to the posterior (`benchmarks.bridge`), in which the flow has no part; beside it stands the gap with log Z from a bridge
-between exact draws and the flow. ESS is the relative effective sample size of importance weights, Pareto-smoothed, as
+to the posterior (`tests.support.wishart_bridge`), in which the flow has no part. A second estimate of the gap takes
+log Z from a bridge between exact draws and the flow. ESS is the relative effective sample size of importance weights, Pareto-smoothed, as
 `Posterior.diagnostics` gives it. Times of fits include compilation, with compiled programs thrown away before and no
 cache on disk; `cores` is CPU time over wall time: below the number of cores, other work shared the machine.
 Quantile errors are mean |difference| from the exact sampler's 5, 50 and 95 % quantiles over all entries, in units of
@@ -34,7 +34,6 @@ from rich.console import Console
 from rich.table import Table
 
 import ggmflow as gf
-from benchmarks.bridge import log_normalizers
 from ggmflow import gibbs
 from ggmflow.baselines import graphical_lasso
 from ggmflow.data.scatter import Scatter
@@ -42,6 +41,7 @@ from ggmflow.data.simulate import toy_problem
 from ggmflow.evidence.bridge import Estimate, bridge_to_proposal
 from ggmflow.flow.base import build_flow
 from ggmflow.train.loop import CHUNK, Settings, train
+from tests.support.wishart_bridge import log_normalizers
 
 FILE = Path("results/continuum.csv")
 Q_RANGE = (0.25, 1.25)

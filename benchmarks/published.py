@@ -22,12 +22,6 @@ os.environ["GGMFLOW_CACHE"] = "off"  # compilation counts
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float
-from paramax import NonTrainable
-from rich.console import Console
-from rich.table import Table
-
-import ggmflow as gf
 from experiments.paper.runtime.published import (
     LAM_RANGE,
     POINTS,
@@ -39,6 +33,12 @@ from experiments.paper.runtime.published import (
     environment,
     run_published,
 )
+from jaxtyping import Float
+from paramax import NonTrainable
+from rich.console import Console
+from rich.table import Table
+
+import ggmflow as gf
 from ggmflow.data.scatter import Scatter
 from ggmflow.data.simulate import toy_problem
 

@@ -2,7 +2,7 @@
 
 Every experiment is a package with `FULL` and `QUICK` settings and three functions:
 
-    jobs(settings) -> list[Job]                  pieces of the experiment; results of finished jobs are kept
+    make_jobs(settings) -> list[Job]             pieces of the experiment; results of finished jobs are kept
     figures(tables) -> {name: Figure}            drawn from the tables alone
     page_tables(tables) -> {name: DataFrame}     short tables of docs/results.md, published numbers beside ours
 """
@@ -45,5 +45,5 @@ def reproduce(
     """
     module, directory = experiment(name), output / name
     settings = module.QUICK if quick else module.FULL
-    tables = run_jobs(directory, module.jobs(settings), settings._asdict(), command, tell)
+    tables = run_jobs(directory, module.make_jobs(settings), settings._asdict(), command, tell)
     return tables, write_figures(directory, module.figures(tables))

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 import ggmflow as gf
-from benchmarks.trust import faults
+from tests.support import faults
 from ggmflow.estimator import graphical_flow as estimator
 from ggmflow.estimator import many
 from ggmflow.storage import archive

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.bridge import WishartDensity, fit_wishart, log_normalizers
+from tests.support.wishart_bridge import WishartDensity, fit_wishart, log_normalizers
 from ggmflow import gibbs
 from ggmflow.data.scatter import Scatter
 from ggmflow.evidence.bridge import bridge, bridge_to_proposal

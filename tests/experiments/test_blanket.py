@@ -268,7 +268,7 @@ def test_strongest_are_the_largest(done, exact):
 @pytest.mark.slow
 def test_a_second_call_does_nothing(done):
     names = [name for name, seconds in done.told if seconds is None]
-    assert names == [job.name for job in blanket.jobs(QUICK)]
+    assert names == [job.name for job in blanket.make_jobs(QUICK)]
     again = []
     reproduce("blanket", done.output, quick=True, command="again", tell=lambda *call: again.append(call))
     assert not again

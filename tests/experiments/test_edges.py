@@ -58,7 +58,7 @@ def row(tables, method, **values):
 # --------------------------------------------------------------------------------------------------------- the tables
 @pytest.mark.slow
 def test_tables_have_a_row_for_each_data_set_and_method(tables):
-    assert tables["data"]["job"].tolist() == [job.name for job in edges.jobs(QUICK)]
+    assert tables["data"]["job"].tolist() == [job.name for job in edges.make_jobs(QUICK)]
     assert tables["data"].columns.tolist() == ["job", *jobs.DATA_COLUMNS]
     assert tables["scores"].columns.tolist() == ["job", *jobs.SCORE_COLUMNS]
     expected = ["job", "choice", "lam", "q", "flow_error", "exact_error", "refined_error", "ess", "khat"]

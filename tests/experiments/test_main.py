@@ -22,7 +22,7 @@ class TwoJobs:
     def __init__(self):
         self.interrupted = False
 
-    def jobs(self, settings):
+    def make_jobs(self, settings):
         return [Job("first", lambda: {"values": pd.DataFrame({"value": [1.0]})}), Job("second", self.second)]
 
     def second(self):

@@ -94,7 +94,7 @@ def test_time_of_the_blanket_sampler(tables):
 def test_results_are_of_a_full_run(name):
     module, about = experiment(name), read_about(RESULTS / name)
     assert about["settings"] == json.loads(json.dumps(module.FULL._asdict()))
-    assert set(about["seconds"]) == {job.name for job in module.jobs(module.FULL)}
+    assert set(about["seconds"]) == {job.name for job in module.make_jobs(module.FULL)}
     assert set(about["versions"]) >= {"ggmflow", "jax", "numpy", "python"}
 
 
@@ -113,6 +113,6 @@ def test_the_full_toy_problem_checks_the_points_of_the_page():
 
 
 def test_the_main_comparison_of_edges_comes_first_and_networks_last():
-    jobs = [job.name for job in experiment("edges").jobs(experiment("edges").FULL)]
+    jobs = [job.name for job in experiment("edges").make_jobs(experiment("edges").FULL)]
     assert len(set(jobs)) == len(jobs) and jobs[:2] == ["sparse n=15 #0", "sparse n=15 #1"]
     assert jobs[39] == "sparse n=45 #9" and jobs[40].startswith("published") and jobs[-1].startswith("arth150")

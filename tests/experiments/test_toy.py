@@ -105,7 +105,7 @@ def test_every_table_has_its_columns_and_rows(tables):
 
 @pytest.mark.slow
 def test_nothing_is_done_again(done, directory, monkeypatch):
-    names = [job.name for job in toy.jobs(QUICK)]
+    names = [job.name for job in toy.make_jobs(QUICK)]
     assert list(read_about(directory / "toy")["seconds"]) == names
     assert [name for name in names if "published architecture" in name] == names[-SEEDS:]
     monkeypatch.setattr(jobs, "toy_problem", lambda *args, **kwargs: pytest.fail("a job was done again"))

@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from benchmarks.trust import calibration
-from benchmarks.trust.calibration import (
+from benchmarks.trust.calibration import FIGURE, TABLE, as_rows
+from tests.support import calibration, oracles
+from tests.support.calibration import (
     CENTRED,
     CONDITIONS,
     EXACT,
@@ -20,12 +21,11 @@ from benchmarks.trust.calibration import (
     SHAPE,
     WARM,
     WEIGHTED,
-    as_rows,
     conditions,
+    make_jobs,
     run,
-    work,
 )
-from benchmarks.trust.ranks import (
+from tests.support.ranks import (
     FUNCTIONS,
     L,
     Line,
@@ -37,7 +37,6 @@ from benchmarks.trust.ranks import (
     pick,
     rank_lines,
 )
-from tests.support import oracles
 
 REPLICATIONS, FITS = 204, 24
 
@@ -48,7 +47,7 @@ def found():
     with pytest.MonkeyPatch.context() as patch:
         for name, shorter in {"num_warmup": 20, "thin": 4}.items():
             patch.setitem(calibration.CHAINS, name, shorter)
-        return run(work((3,), REPLICATIONS, FITS), None, Console(quiet=True))
+        return run(make_jobs((3,), REPLICATIONS, FITS), None, Console(quiet=True))
 
 
 def smallest(found, sampler):
@@ -232,10 +231,9 @@ def cut(tmp_path, monkeypatch):
     return file, asked, todo
 
 
-def test_a_run_that_was_cut_goes_on(cut, monkeypatch):
-    """What is in the file is not made again, and comes back as it was; a commit of other files changes nothing."""
+def test_an_interrupted_run_continues(cut):
+    """Replications in the file are not run again, and are read as they were written."""
     file, asked, todo = cut
-    monkeypatch.setattr(calibration, "commit", lambda directory: "another")
     found = run(todo, file, Console(quiet=True))
     assert asked[10:] == ["cut", (EXACT, 10), (EXACT, 11), (FLOW, 0), (FLOW, 1), (FLOW, 2)]
     assert len({repr(one._replace(sampler="", index=0)) for one in found}) == 1
@@ -251,10 +249,9 @@ def test_a_run_that_was_cut_goes_on(cut, monkeypatch):
         ),
         (lambda patch: patch.setitem(calibration.FIT, "steps", 77), "fit .*'steps': 300.* now .*'steps': 77"),
         (lambda patch: patch.setattr(calibration, "SEED", 5), "seed 20231210, now 5"),
-        (lambda patch: patch.setattr(calibration, "__file__", __file__), "code .* now "),
     ],
 )
-def test_a_run_of_something_else_does_not_go_on(cut, monkeypatch, change, told):
+def test_a_run_of_other_versions_or_settings_does_not_continue(cut, monkeypatch, change, told):
     """The error says what differs, and the file stays."""
     file, asked, todo = cut
     before = file.read_bytes()
@@ -265,18 +262,18 @@ def test_a_run_of_something_else_does_not_go_on(cut, monkeypatch, change, told):
     assert file.read_bytes() == before
 
 
-def test_a_file_that_does_not_say_what_made_it(cut):
+def test_a_file_without_versions_and_settings_is_an_error(cut):
     """Such as one of an earlier version."""
     file, _, todo = cut
     lines = file.read_text(encoding="utf-8").split("\n\n")[-1]
     file.write_text(lines, encoding="utf-8")
-    with pytest.raises(ValueError, match="does not say what made it"):
+    with pytest.raises(ValueError, match="has no versions and settings"):
         run(todo, file, Console(quiet=True))
 
 
 def test_the_table_of_the_page_holds():
     """Every p-value and coverage that has a bar meets it, from enough replications; the picture is small."""
-    with calibration.TABLE.open(encoding="utf-8", newline="") as file:
+    with TABLE.open(encoding="utf-8", newline="") as file:
         names, *rows = csv.reader(file)
     assert tuple(names) == Line._fields
     lines = [Line(*row[:5], int(row[5]), row[6], *(float(x) if x else None for x in row[7:])) for row in rows]
@@ -297,4 +294,4 @@ def test_the_table_of_the_page_holds():
         assert low - 1e-4 < sum(line.value * line.replications for line in part) / num < high + 1e-4
     for mistake, d in product(MISTAKES, ("3", "6")):
         assert min(line.value for line in lines if (line.sampler, line.d, line.q) == (mistake, d, "all")) < 1e-4
-    assert calibration.FIGURE.stat().st_size < 200_000
+    assert FIGURE.stat().st_size < 200_000

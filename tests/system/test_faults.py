@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.trust import faults
 from ggmflow.cli.app import app
 from ggmflow.cli.run_record import EDGES, MODEL, RECORD, REPORT, read_record
 from ggmflow.storage import archive
+from tests.support import faults
 
 resource = pytest.importorskip("resource", reason="POSIX")
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks, and looks at /proc")
@@ -30,7 +30,7 @@ def test_every_step_of_every_write_may_fail():
 MISTAKES = """
 import json, os, tempfile
 from pathlib import Path
-from benchmarks.trust.disk import Victim, try_all
+from tests.support.disk import Victim, try_all
 
 def in_place(place, new):
     with open(place / "x", "w") as file:

@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from benchmarks.trust import hostile, hostile_questions, hostile_tables
 from ggmflow.data import scatter as data
 from ggmflow.data import table
 from ggmflow.data.scatter import Scatter
@@ -20,6 +19,7 @@ from ggmflow.model.conditions import Ranges, find_ranges
 from ggmflow.posterior.edges import find_rule
 from ggmflow.posterior.source import as_key
 from ggmflow.train.loop import default_settings
+from tests.support import hostile, hostile_files, hostile_questions, hostile_tables
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a case is stopped by an alarm, which POSIX has")
 # The same examples in every run, and no timed assertions.
@@ -261,10 +261,10 @@ def test_each_way_to_fail_is_seen():
     assert "ZeroDivisionError" in hostile.outcome(lambda: 1 / 0)
     assert hostile.outcome(loop, seconds=1) == "more than 1 s"
     assert hostile_questions.definite(-np.eye(2))
-    assert hostile.hostile_files.ended_badly(1, "Traceback (most recent call last)\n")
-    assert hostile.hostile_files.ended_badly(2, "Error: a\nError: b\n")
-    assert hostile.hostile_files.ended_badly(2, "") and hostile.hostile_files.ended_badly(134, "Error: a\n")
-    assert hostile.hostile_files.ended_badly(2, "Error: it is wrong\n") is None
+    assert hostile_files.ended_badly(1, "Traceback (most recent call last)\n")
+    assert hostile_files.ended_badly(2, "Error: a\nError: b\n")
+    assert hostile_files.ended_badly(2, "") and hostile_files.ended_badly(134, "Error: a\n")
+    assert hostile_files.ended_badly(2, "Error: it is wrong\n") is None
 
 
 def test_limits_are_those_of_model_files():

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks.training import Outcome
+from tests.support.training import Outcome
 from benchmarks.trust import sharding
 from ggmflow.train.devices import arrange
 from tests.support.models import TABLE

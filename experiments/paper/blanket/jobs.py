@@ -114,7 +114,7 @@ QUICK = Settings(
 )
 
 
-def jobs(settings: Settings) -> list[Job]:
+def make_jobs(settings: Settings) -> list[Job]:
     """A flow with its evidence for each study, then a job for each q.
 
     The flow of a study stays in memory for the jobs that follow. A run that is taken up again in between trains it

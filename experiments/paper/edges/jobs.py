@@ -164,7 +164,7 @@ class Condition(NamedTuple):
     q: float
 
 
-def jobs(settings: Settings) -> list[Job]:
+def make_jobs(settings: Settings) -> list[Job]:
     """One job for each data set, the main comparison first, networks last."""
     effort = Effort(*settings.effort)
     problems = [
@@ -240,7 +240,7 @@ def measure(problem: Problem, settings: Settings) -> dict[str, pd.DataFrame]:
 
 
 DATA_COLUMNS = ("kind", "d", "n", "truth", "pairs", "edges", "strong_edges")
-DATA_COLUMNS += ("steps", "exact_draws", "lasso_draws", "lam_low", "lam_high", "at_ends")
+DATA_COLUMNS += ("steps", "exact_draws", "lasso_draws", "lam_low", "lam_high", "at_boundary")
 # Those ending in _default are of the default edge rule, others of the 90 % interval or the support of an estimate.
 SCORE_COLUMNS = ("method", "choice", "lam", "q", "n_edges", "f1", "f1_published", "mcc", "average_precision")
 SCORE_COLUMNS += ("n_default", "f1_default", "mcc_default")

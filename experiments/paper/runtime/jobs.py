@@ -51,7 +51,7 @@ from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.posterior.posterior import PoorFitWarning
 
 
-def jobs(settings: Settings) -> list[Job]:
+def make_jobs(settings: Settings) -> list[Job]:
     """One job for each size and peer."""
     flows = [Job(_name(size), partial(run_size, settings, size)) for size in (*settings.sizes, settings.blanket)]
     nuts = [Job(f"NUTS, d = {run[0]}, q = {run[2]:g}", partial(run_against_nuts, *run)) for run in settings.nuts]

@@ -41,7 +41,7 @@ BATCH = 128  # draws in a training step, the package's default for so few variab
 NUM_NAMED = 6  # entries with a colour of their own
 
 
-def jobs(settings: Settings) -> list[Job]:
+def make_jobs(settings: Settings) -> list[Job]:
     """One job for each data set and architecture; the long ones, of the published architecture, come last."""
     kinds = ("structured flow", run_structured), ("published architecture", run_paper)
     structured, paper = (

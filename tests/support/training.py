@@ -1,6 +1,6 @@
 """A training in one or more new processes, with given cores and devices: losses, seconds per step, peak memory.
 
-    train(d, n, steps=…) starts `python -m benchmarks.training JSON` and reads what it wrote
+    train(d, n, steps=…) starts `python -m tests.support.training JSON` and reads what it wrote
 
 A process of its own is the only way to another number of devices, and to a peak of memory that is of one training.
 """
@@ -100,7 +100,7 @@ def train(
         files, started = [Path(directory) / f"{k}.json" for k in range(processes)], []
         for k, file in enumerate(files):
             own = {"file": str(file), "joined": [f"127.0.0.1:{port}", processes, k]}
-            command = [sys.executable, "-m", "benchmarks.training", json.dumps(job | own)]
+            command = [sys.executable, "-m", "tests.support.training", json.dumps(job | own)]
             started.append(subprocess.Popen(command, env=environment))
         if any([process.wait() for process in started]):
             raise RuntimeError(f"training failed: {job}, {devices} devices, {processes} processes")

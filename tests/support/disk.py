@@ -4,19 +4,14 @@
     kill: the process is gone, half of the block written        full: no space from this step on
     interrupt: KeyboardInterrupt
 
-    python -m benchmarks.trust.disk      prints {what is written: {fault: [number of faults, [what went wrong]]}}
-
 It forks before every kill, so it needs a system that can, and a process in which JAX does not compute.
 """
 
 import builtins
 import errno
 import io
-import json
 import os
 import shutil
-import sys
-import tempfile
 import traceback
 import warnings
 from collections.abc import Callable
@@ -24,18 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-import numpy as np
-import pandas as pd
-
-import ggmflow as gf
-from ggmflow.cli import run, run_record
-from ggmflow.data.scatter import Scatter
-from ggmflow.estimator import graphical_flow as estimator
-from ggmflow.evidence import evidence
-from ggmflow.report import page
-from ggmflow.storage.archive import TEMPORARY, ModelFileError, read, write
-from ggmflow.train import loop as train
-from ggmflow.views import export
+from ggmflow.cli import run_record
+from ggmflow.storage.archive import TEMPORARY, ModelFileError, read
 
 KINDS = ("kill", "full", "interrupt")
 _KILLED = 9
@@ -76,13 +61,13 @@ class Disk:
 
     def __enter__(self) -> Self:
         """Let every write of this process go through here."""
-        replace(os, **{name: self._wrapped(name, call) for name, call in _CALLS.items()})
+        replace_functions(os, **{name: self._wrapped(name, call) for name, call in _CALLS.items()})
         builtins.open = io.open = self._open
         return self
 
     def __exit__(self, *args: Any) -> None:
         """As before."""
-        replace(os, **_CALLS)
+        replace_functions(os, **_CALLS)
         builtins.open = io.open = _OPEN
 
     def _wrapped(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -132,80 +117,7 @@ class Victim(NamedTuple):
     again: Callable[[Path], Any] | None = None
 
 
-def victims() -> dict[str, Victim]:
-    """What this package writes, of each kind one; files of `fit_many` are written as models are, HDF5 by itself."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(20, 4))
-    table = pd.DataFrame({"row": "a", "column": list("bcd"), "association": [0.3, -0.2, 0.1], "edge": True})
-    texts = ["old " * 5000, "new " * 6000]
-
-    def untrained(flow: Any, *args: Any, **options: Any) -> train.Trained:
-        return train.Trained(flow, {}, [train.Report(25, 25, 0.0, 1.0, 0)], "finished")
-
-    replace(estimator, train=untrained)
-    models = [gf.GraphicalFlow(lam=lam, q=1.0, random_state=0, progress=False).fit(X) for lam in (3.0, 2.0)]
-    for model in models:
-        model._chosen()
-    save, weights = gf.GraphicalFlow.save, [rng.normal(size=3000) for _ in range(2)]
-
-    def checkpoint(path: Path, new: bool) -> None:
-        train._save_checkpoint(path, {"of": new}, [weights[new]], [train.Report(25, 25, 0.0, 1.0, 0)], (0.0, 1))
-
-    def fit(model: gf.GraphicalFlow, scatter: Scatter, place: Path) -> None:
-        new = model.lam == 2.0
-        checkpoint(place / run_record.CHECKPOINT, new)
-        vars(model).update(vars(models[new]))
-
-    def fit_run(place: Path, new: bool, **options: bool) -> None:
-        model = gf.GraphicalFlow(lam=2.0 if new else 3.0, q=1.0, random_state=0, progress=False)
-        run.fit_run(model, scatter, place / "run", {"file": "x.csv", "sha256": "0"}, "ggmflow fit x.csv", **options)
-
-    scatter = Scatter.from_data(X)
-    # What computes has done so above: nothing but writing is left. A run's model is small, its own victim is not.
-    replace(run, _fit=fit, entry_table=lambda post: table, load_run=lambda path: None)
-    replace(page, collect=lambda *args: None, render=lambda model, *args: texts[model.lam == 2.0])
-    replace(
-        export,
-        entry_table=lambda post, *args: table.assign(mean=float(post), **dict.fromkeys(_SHARED, 0.0)),
-        describe=lambda post, table: {"condition": post},
-        graphml=lambda post, *args: texts[post].encode(),
-    )
-    replace(
-        gf.GraphicalFlow,
-        posterior=lambda self: None,
-        save=lambda self, path: write(path, {"lam": self.lam}, {"few": weights[0][:10]}),
-    )
-
-    def exported(format: str) -> Victim:
-        name = export.FORMATS[format][0]
-        return Victim(lambda place, new: export.export(new, place / name, format), (name,))  # pyright: ignore
-
-    results = tuple(f"run/{name}" for name in (run_record.MODEL, run_record.EDGES, run_record.README))
-    return {
-        "model": Victim(lambda place, new: save(models[new], place / "model"), ("model",)),
-        "checkpoint": Victim(lambda place, new: checkpoint(place / "checkpoint", new), ("checkpoint",)),
-        "report": Victim(lambda place, new: gf.write_report(models[new], place / "report.html"), ("report.html",)),
-        **{format: exported(format) for format in ("csv", "json", "graphml")},
-        "prior": Victim(lambda place, new: evidence._keep(place / "prior", {"h": weights[new]}), ("prior",)),
-        "new run": Victim(
-            lambda place, new: fit_run(place, True) if new else None,
-            results,
-            lambda place: fit_run(place, True, resume=True),
-        ),
-        "run replaced": Victim(
-            lambda place, new: fit_run(place, new, force=new),
-            results,
-            lambda place: fit_run(
-                place, True, resume=(place / "run" / run_record.NEXT / run_record.RECORD).exists(), force=False
-            ),
-        ),
-    }
-
-
-_SHARED = ("lam", "q", "temperature", "level", "rule")
-
-
-def replace(owner: Any, **functions: Callable[..., Any]) -> None:
+def replace_functions(owner: Any, **functions: Callable[..., Any]) -> None:
     """Put others in the place of functions, for the rest of this process."""
     for name, function in functions.items():
         setattr(owner, name, function)
@@ -269,12 +181,12 @@ def try_all(victim: Victim, kind: str, directory: Path) -> tuple[int, list[str]]
             reached = disk.steps >= at
         if not reached:
             return at - 1, problems
-        problems += [f"step {at}: {problem}" for problem in look(victim, kind, place, states, error)]
+        problems += [f"step {at}: {problem}" for problem in find_damage(victim, kind, place, states, error)]
         shutil.rmtree(place)
     raise RuntimeError("a write without end")
 
 
-def look(victim: Victim, kind: str, place: Path, states: list[dict[str, bytes | None]], error: str) -> list[str]:
+def find_damage(victim: Victim, kind: str, place: Path, states: list[dict[str, bytes | None]], error: str) -> list[str]:
     """What a fault has broken."""
     problems = []
     if (place / "run").is_dir():
@@ -321,19 +233,3 @@ def check_run(path: Path, states: list[dict[str, bytes | None]]) -> list[str]:
     expected = states[record["parameters"]["lam"] == 2.0]
     found = contents(path.parent, tuple(expected))
     return [] if found == expected else ["the record is of another fit than the files"]
-
-
-def main() -> None:
-    """Try all faults; one JSON object on standard output."""
-    found: dict[str, dict[str, Any]] = {}
-    with tempfile.TemporaryDirectory() as directory:
-        for name, victim in victims().items():
-            for kind in KINDS:
-                place = Path(directory, f"{name}-{kind}")
-                place.mkdir()
-                found.setdefault(name, {})[kind] = try_all(victim, kind, place)
-    json.dump(found, sys.stdout)
-
-
-if __name__ == "__main__":
-    main()

@@ -82,23 +82,23 @@ def save(file: Path, found: list[Outcome], origin: dict[str, str]) -> None:
 
 
 def load(file: Path, origin: dict[str, str]) -> list[Outcome]:
-    """What `save` wrote, refused if something else made it; the commit is told and may differ.
+    """Read the outcomes that `save` wrote; raise if they are of other versions or settings.
 
     Raises
     ------
     ValueError
-        Says what differs.
+        Says which versions or settings differ.
     """
     with file.open(encoding="utf-8", newline="") as lines:
         rows = list(csv.reader(lines))
     end = rows.index([]) if [] in rows else 0
     theirs = dict(row[:2] for row in rows[:end])
     if not theirs:
-        raise ValueError(f"{file} does not say what made it. Remove it to measure anew")
+        raise ValueError(f"{file} has no versions and settings. Remove it to measure again")
     names = [name for name in {**origin, **theirs} if theirs.get(name) != origin.get(name)]
-    if set(names) - {"commit"}:
+    if names:
         told = "; ".join(f"{name} {theirs.get(name, 'none')}, now {origin.get(name, 'none')}" for name in names)
-        raise ValueError(f"{file} is of another run: {told}. Remove it to measure anew")
+        raise ValueError(f"{file} is of another run: {told}. Remove it to measure again")
     found = []
     for sampler, d, index, lam, q, *numbers in rows[end + 1 :]:
         ranks, covered = tuple(map(int, numbers[:3])), tuple(map(int, numbers[3:6]))

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 import ggmflow as gf
-from benchmarks.trust.hostile_questions import NAMES, RANGES, TABLE, definite, finite
 from ggmflow.data.scatter import Scatter
 from ggmflow.model.conditions import COLDEST, LAM_LIMITS, Q_LIMITS, Ranges
 from ggmflow.posterior.posterior import Posterior
+from tests.support.hostile_questions import NAMES, RANGES, TABLE, definite, finite
 
 N, D, STEPS = 20, 4, 25
 
