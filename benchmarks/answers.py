@@ -33,7 +33,8 @@ from scipy.special import gammaln
 from sklearn import datasets
 
 import ggmflow as gf
-from benchmarks.continuum import LEVELS, MARGINALS, TOY_RANGE, Report
+from benchmarks.problems import LEVELS, MARGINALS, TOY_RANGE
+from benchmarks.report import Report
 from experiments.paper.choice import cross_validation
 from ggmflow.baselines import graphical_lasso
 from ggmflow.baselines.nonconvex import nonconvex_precision
