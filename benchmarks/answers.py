@@ -1,4 +1,4 @@
-"""Are the answers after a fit right? Evidence, the choice of λ, modes and refinement, against exact answers.
+"""Accuracy of the answers after a fit: evidence, the choice of λ, modes and refinement, against exact answers.
 
     python -m benchmarks.answers [--only small,closed,prior,agree,select,range,path,refine]
 
@@ -134,7 +134,7 @@ def run_closed(report: Report) -> None:
 
 
 def run_prior(report: Report) -> None:
-    """The two ways to the prior's normalizer."""
+    """The prior's normalizer by its flow and by integration."""
     ranges = Ranges((10**-0.5, 10.0), (0.25, 1.25), (1.0, 1.0))
     flow, begin = fit_prior(15, 15, ranges), time.perf_counter()
     integral, z = integrate_prior(15, 15, ranges), []
@@ -221,7 +221,7 @@ def run_refine(report: Report) -> None:
 
 
 class PowerPenalty(NamedTuple):
-    """|ω|^q as skglm's reweighting wants it."""
+    """|ω|^q in the interface of skglm's reweighting."""
 
     q: float
 

@@ -51,7 +51,7 @@ COST_BATCH = 32
 
 
 class Fit(NamedTuple):
-    """A fitted model and what it took."""
+    """A fitted model, its seconds and the cores it kept busy."""
 
     model: Any
     seconds: float

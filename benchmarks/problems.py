@@ -35,7 +35,7 @@ class Effort(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Simulated data, the range of λ that a flow is fitted for, the points looked at, and the expense of exact answers.
+    """Simulated data, the range of λ that a flow is fitted for, the points (λ, q), and the lengths of exact chains.
 
     Attributes
     ----------

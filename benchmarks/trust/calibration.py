@@ -57,7 +57,7 @@ SEEN = 1e-4  # a mistake is seen if a p-value is below
 
 
 def as_rows(found: list[Outcome]) -> list[Row]:
-    """What must hold, and beside it what is only told."""
+    """Rows of the table: requirements, and numbers without one."""
     ranks = [line for line in rank_lines(found) if line.low is not None]
     coverage = [line for line in coverage_lines(found) if line.low is not None]
     out = []
@@ -91,7 +91,7 @@ def as_rows(found: list[Outcome]) -> list[Row]:
             p = {f: min(p_values(ranks[:, k], seed=k).values()) for k, f in enumerate(FUNCTIONS)}
             least = min(p, key=p.__getitem__)
             told = in_percent(np.mean([one.covered for one in some], axis=0))
-            # Intervals that are shifted lose at one end what they gain at the other: ranks show more than coverage.
+            # A shifted interval loses coverage at one end and gains it at the other, so ranks show more.
             told += f"; mean rank of log det {np.mean(ranks[:, 2]) / L:.2f}; smallest p-value {p[least]:.1g} ({least})"
             out.append(Row(f"90 % intervals, exact sampler, {name}, d = 3, all q, {len(some)} data sets", told))
     fits = pick(found, sampler=FLOW)
@@ -107,7 +107,7 @@ def in_percent(shares: Sequence[float] | Float[np.ndarray, " f"]) -> str:
 
 
 def truth_row(d: int, num: int) -> Row:
-    """Whether so many truths follow the prior."""
+    """Whether the truths follow the prior."""
     z, p = check_truths(problems(d, num))
     what = f"truths, d = {d}: z of a mean and p-value of a distribution known in closed form"
     return Row(what, f"{z:.2f}, {p:.2g}", f"|z| ≤ 2.58, p ≥ {BAR:g}", abs(z) <= 2.58 and p >= BAR)

@@ -40,7 +40,7 @@ def rows_of(kind: str, sizes: list[tuple[int, int, int]]) -> list[Row]:
 
 
 def rows_of_command(sizes: list[tuple[int, int, int]]) -> list[Row]:
-    """What users see, all included."""
+    """Peaks of the command, as users see them."""
     rows = []
     for d, n, s in sizes:
         first, found = (f"{each['peak'] / 2**20:.0f}" for each in measured(d, n, s, "command"))

@@ -36,15 +36,15 @@ from tests.support.ranks import (
     save,
 )
 
-SEED = 20231210  # chosen once, before anything was seen
+SEED = 20231210  # chosen once, before any result was known
 ROWS = {3: 10, 6: 15}  # d → n
 CONDITIONS = tuple(product((1.0, 4.0), (1.0, 0.5, 0.25)))  # (λ, q), which take turns
 EXACT, FLOW, WEIGHTED = SAMPLERS = ("exact sampler", "flow", "weighted flow")
 SHAPE, NARROW = MISTAKES = ("γ of shape n/2", "sd × 0.7")
 WARM = ("flow over temperatures", "weighted flow over temperatures")
-# Rows less their own mean: how many there are, and what is given for n.
+# Rows centred by their own mean: their number, and the n that is passed to the model.
 CENTRED = {f"{n} rows less their mean, n = {given}": (n, given) for n in (10, 50) for given in (n, n - 1)}
-LESS_MEAN = next(iter(CENTRED))  # whose outcome comes first
+LESS_MEAN = next(iter(CENTRED))  # the first outcome of a replication
 # Draws of an entry four sweeps apart are nearly independent: measured for the prior at d = 6.
 PRIOR_SWEEPS = 500
 CHAINS: dict[str, Any] = {"num_chains": L, "num_draws": 5, "num_warmup": 50, "thin": 10}
@@ -54,7 +54,7 @@ TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 
 
 class Problem(NamedTuple):
-    """A replication: the truth, the data, and which entries are looked at.
+    """A replication: the truth, the data, and the entries whose ranks are taken.
 
     Attributes
     ----------
@@ -78,13 +78,13 @@ class Problem(NamedTuple):
     entries: tuple[int, tuple[int, int]]
 
     def functions(self, Omega: Float[np.ndarray, "... d d"]) -> Float[np.ndarray, "f ..."]:
-        """The three f of matrices."""
+        """The three functions f of matrices."""
         i, (j, k) = self.entries
         return np.stack([Omega[..., i, i], Omega[..., j, k], np.linalg.slogdet(Omega)[1]])
 
 
 def scatter_of(S: Float[np.ndarray, "d d"], n: int) -> Scatter:
-    """S and n as they are."""
+    """Sufficient statistics with the given S and n, neither centred nor scaled."""
     d = len(S)
     return Scatter(S, n, np.zeros(d), np.ones(d), tuple(f"x{k}" for k in range(d)))
 
@@ -99,7 +99,7 @@ def prior_draws(
 
 
 def conditions(num: int) -> Float[np.ndarray, "2 num"]:
-    """λ and q of so many replications."""
+    """λ and q of the first `num` replications."""
     return np.array([CONDITIONS[k % len(CONDITIONS)] for k in range(num)]).T
 
 
@@ -119,7 +119,7 @@ def problems(d: int, num: int) -> list[Problem]:
 
 
 def check_truths(problems: list[Problem]) -> tuple[float, float]:
-    """z of a mean and p-value of a distribution that are known of the prior, with D = d(d+1)/2 free entries:
+    """z of a mean, and p-value of a distribution, that the prior has in closed form, with D = d(d+1)/2 free entries:
 
     E λ(½ tr Ω + q Σ|ω_ij|^q) = D, because ∫p(cΩ) d(cΩ) does not depend on c;    at q = 1 the sum is Gamma(D).
     """
@@ -143,7 +143,7 @@ def outcome(
     log_det: Float[np.ndarray, " N"],
     *known: float,
 ) -> Outcome:
-    """Ranks of the truth among L draws; whether intervals, given or from draws of log det, hold it."""
+    """Ranks of the truth among L draws, and whether intervals contain it; that of log det comes from its draws."""
     truth, (i, (j, k)) = problem.functions(problem.truth), problem.entries
     ranks = np.sum(problem.functions(draws) < truth[:, None], axis=1).tolist()
     low, high = np.transpose([ends[:, i, i], ends[:, j, k], np.quantile(log_det, TAILS, method="hazen")])
@@ -155,13 +155,13 @@ def outcome(
 
 
 def run_chains(problem: Problem, scatter: Scatter) -> Float[np.ndarray, "chains draws d d"]:
-    """The exact sampler from its own starts; the last states of chains are independent of each other."""
+    """Chains of the exact sampler; their last states are independent of each other."""
     key = jax.random.fold_in(jax.random.key(SEED + 1), 1000 * len(problem.truth) + problem.index)
     return gibbs.sample(key, scatter, problem.lam, problem.q, **CHAINS).draws
 
 
 def of_chains(sampler: str, problem: Problem, draws: Float[np.ndarray, "chains draws d d"]) -> Outcome:
-    """Ranks among the last states, intervals from all."""
+    """Ranks among the last states of the chains, intervals from all of their draws."""
     pooled = draws.reshape(-1, *draws.shape[2:])
     ends = np.quantile(pooled, TAILS, axis=0, method="hazen")
     return outcome(sampler, problem, draws[:, -1], ends, np.linalg.slogdet(pooled)[1])
@@ -184,7 +184,7 @@ def replicate_exact(problem: Problem) -> list[Outcome]:
 
 
 def replicate_centred(problem: Problem) -> list[Outcome]:
-    """The exact sampler on new rows, whose mean is taken from them.
+    """The exact sampler on new rows, centred by their own mean.
 
     With a flat prior of the mean the likelihood is that of centred rows with n − 1 for n: this should be calibrated.
     """
@@ -202,14 +202,14 @@ def replicate_centred(problem: Problem) -> list[Outcome]:
 
 
 def replicate_warm(problem: Problem) -> list[Outcome]:
-    """A fit over the default range of temperatures, asked at T = 1."""
+    """A fit over the default range of temperatures, evaluated at T = 1."""
     return replicate_flow(problem, WARM_FIT, WARM)
 
 
 def replicate_flow(
     problem: Problem, fit: dict[str, Any] = FIT, names: tuple[str, str] = (FLOW, WEIGHTED)
 ) -> list[Outcome]:
-    """A fit of its own, as it is and weighted: by importance weights if k̂ allows them, as the library does."""
+    """A new fit: its plain draws, and its draws with importance weights where k̂ allows them, as in the library."""
     seeds = np.random.SeedSequence([SEED, len(problem.truth), problem.index]).generate_state(4).tolist()
     model = gf.GraphicalFlow(**fit, random_state=seeds[0]).fit(problem.scatter)
     post = model.posterior(problem.lam, problem.q, random_state=seeds[1])
@@ -217,7 +217,7 @@ def replicate_flow(
         warnings.simplefilter("ignore", gf.PoorFitWarning)
         known = [float(post.diagnostics()[name] or 0.0) for name in ("khat", "ess")]
         plain = post.sample(4000, seeds[2])
-        # A quarter: four times as many are made and weighted, so that one compiled program serves all draws.
+        # 1000 weighted draws come from 4000 plain ones, so that one compiled program serves all.
         usable = known[0] < khat_limit(4000)
         weighted = post.sample(1000, seeds[3], weighted=True) if usable else post.sample(4000, seeds[3])
         ends, ends_used = post.interval(LEVEL, weighted=False), post.interval(LEVEL)
@@ -238,7 +238,7 @@ Jobs = list[tuple[str, list[Problem]]]
 
 
 def make_jobs(sizes: tuple[int, ...], num: int, num_fits: int) -> Jobs:
-    """Exact sampler and flow for each d: which outcome comes first, and of what."""
+    """Exact sampler and flow for each d: the name of the first outcome, and the replications to run."""
     return [(sampler, problems(d, num)[:wanted]) for d in sizes for sampler, wanted in ((EXACT, num), (FLOW, num_fits))]
 
 
@@ -261,11 +261,11 @@ def origin(todo: Jobs) -> dict[str, str]:
 
 
 def run(todo: Jobs, file: Path | None, console: Console) -> list[Outcome]:
-    """All replications but those in the file; for each one outcome of every sampler and mistake."""
+    """Run all replications that are not in the file; each gives one outcome for every sampler and mistake."""
     made_by, begin = origin(todo), time.perf_counter()
     found = [] if file is None or not file.exists() else load(file, made_by)
     if found:
-        console.print(f"{len(found)} lines of {file} were measured before: remove it to measure anew", style="dim")
+        console.print(f"{len(found)} lines of {file} were measured before: remove it to measure again", style="dim")
     known = {(one.d, one.index, one.sampler) for one in found}
     for sampler, part in todo:
         d = len(part[0].truth)

@@ -1,4 +1,4 @@
-"""A disk that fails at its k-th step, for every k: whatever this package writes is the old file or the new one.
+"""A disk that fails at its k-th step, for every k: afterwards each file must be the old one or the new one.
 
     step = a file is made, a block of it written, forced to the disk, renamed, removed, a directory made or removed
     kill: the process is gone, half of the block written        full: no space from this step on
@@ -32,7 +32,7 @@ _FREES = ("remove", "unlink", "rmdir")
 
 # ------------------------------------------------------------------------------------------------------------ the disk
 class Disk:
-    """Counts steps, and fails at one of them.
+    """Count the steps of writing, and fail at one of them.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Disk:
         self.kind, self.at, self.steps = kind, at, 0
 
     def step(self, name: str, file: Any = None, half: Callable[[], Any] = lambda: None) -> None:
-        """Before a step is done to a file, whose name the system gives if it knows it; `half` does a part of it."""
+        """Called before each step on a file; `half` does a part of the step before it fails."""
         self.steps += 1
         if not self.at or self.steps < self.at:
             return
@@ -60,13 +60,13 @@ class Disk:
             raise KeyboardInterrupt
 
     def __enter__(self) -> Self:
-        """Let every write of this process go through here."""
+        """Route every write of this process through the failing disk."""
         replace_functions(os, **{name: self._wrapped(name, call) for name, call in _CALLS.items()})
         builtins.open = io.open = self._open
         return self
 
     def __exit__(self, *args: Any) -> None:
-        """As before."""
+        """Restore the functions of the system."""
         replace_functions(os, **_CALLS)
         builtins.open = io.open = _OPEN
 
@@ -100,7 +100,7 @@ class _File(io.FileIO):
 
 # -------------------------------------------------------------------------------------------------- what is written
 class Victim(NamedTuple):
-    """Something that writes.
+    """A function that writes files.
 
     Attributes
     ----------
@@ -118,14 +118,14 @@ class Victim(NamedTuple):
 
 
 def replace_functions(owner: Any, **functions: Callable[..., Any]) -> None:
-    """Put others in the place of functions, for the rest of this process."""
+    """Replace functions for the rest of this process."""
     for name, function in functions.items():
         setattr(owner, name, function)
 
 
 # ------------------------------------------------------------------------------------------------------------- faults
 def attempt(call: Callable[[], Any], disk: Disk) -> str:
-    """The error that ended a call with this disk, as text; empty if there was none."""
+    """The error that ended a call on this disk, as text; empty if there was none."""
     try:
         with disk, warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -142,7 +142,7 @@ def attempt(call: Callable[[], Any], disk: Disk) -> str:
 
 
 def is_killed(call: Callable[[], Any], disk: Disk) -> bool:
-    """Whether a child that does the same came to the step that kills it."""
+    """Run the call in a child process; return whether it reached the step that kills it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # JAX and Python warn of forks; nothing in the child needs their threads
         child = os.fork()
@@ -156,14 +156,14 @@ def is_killed(call: Callable[[], Any], disk: Disk) -> bool:
 
 
 def contents(place: Path, names: tuple[str, ...]) -> dict[str, bytes | None]:
-    """Of some files; None for one that is not there."""
+    """Contents of files; None for a missing one."""
     return {name: (place / name).read_bytes() if (place / name).exists() else None for name in names}
 
 
 def try_all(victim: Victim, kind: str, directory: Path) -> tuple[int, list[str]]:
-    """One fault at every step of a write."""
+    """Write with one fault at each step; return the number of faults and the problems found."""
     states = []
-    for new in (False, True):  # what an undisturbed write leaves
+    for new in (False, True):  # contents after a write without faults
         place = directory / f"whole{new}"
         place.mkdir()
         for until in (False, True)[: new + 1]:
@@ -187,7 +187,7 @@ def try_all(victim: Victim, kind: str, directory: Path) -> tuple[int, list[str]]
 
 
 def find_damage(victim: Victim, kind: str, place: Path, states: list[dict[str, bytes | None]], error: str) -> list[str]:
-    """What a fault has broken."""
+    """Problems that a fault has caused."""
     problems = []
     if (place / "run").is_dir():
         problems += check_run(place / "run", states)
@@ -207,7 +207,7 @@ def find_damage(victim: Victim, kind: str, place: Path, states: list[dict[str, b
     if victim.again is not None:
         error = attempt(partial(victim.again, place), Disk(kind, 0))
         finished = victim.files[0].startswith("run/") and contents(place, victim.files) == states[1]
-        # A finished run that was not touched yet is still another fit, and says so.
+        # A finished run that was not touched yet is still the earlier fit, and the error says so.
         untouched = "holds a finished fit" in error and contents(place, victim.files) == states[0]
         if not (finished or untouched):
             problems.append(f"cannot go on: {error}")
@@ -217,7 +217,7 @@ def find_damage(victim: Victim, kind: str, place: Path, states: list[dict[str, b
 
 
 def check_run(path: Path, states: list[dict[str, bytes | None]]) -> list[str]:
-    """Whatever has its own name is whole, the record is true, and a finished fit stays until another one is."""
+    """Problems of a run: files must be complete, match the record, and a finished fit stays until the next is."""
     for name in (run_record.MODEL, run_record.CHECKPOINT):
         try:
             if (path / name).exists():

@@ -1,7 +1,7 @@
 """Faults: kill -9, full disks, two fits in one directory, Ctrl-C and SIGTERM, at every step or at seeded moments.
 
     data lost = a file that is neither the old one nor the new one, an earlier result that is gone,
-                a fit that does not go on to the same bytes
+                a fit that does not continue to the same bytes
 
 Steps of every write are tried one by one on a disk that fails (`tests.support.disk`). Whole programs are hit at
 random moments between their first line and the end of an undisturbed run.
@@ -27,18 +27,17 @@ from ggmflow.cli.run_record import CHECKPOINT, EDGES, MODEL, README, RECORD, REP
 from ggmflow.storage import archive
 from tests.support.processes import OFTEN, OPTIONS, Ended, Stage, end, end_with, hit, start, wait_until
 
-# Two models take turns under one name.
+# Save two models alternately under one name.
 SAVING = """
 import sys
 from ggmflow.storage import archive
-from tests.support.processes import OFTEN, OPTIONS, Ended, Stage, end, end_with, hit, start, wait_until
 models = [archive.read(path) for path in sys.argv[1:3]]
 print("ready", flush=True)
 while True:
     for model in models:
         archive.write(sys.argv[3], *model)
 """
-# Three models in one directory, each saved when it is there; with a number, it waits after so many to be killed.
+# Fit three models into one directory; with a number, wait to be killed after that many fits.
 MANY = """
 import sys
 import time
@@ -59,21 +58,21 @@ gf.fit_many(tables, model, directory=sys.argv[2])
 
 
 class Found(NamedTuple):
-    """What faults of one kind did."""
+    """Results of faults of one kind."""
 
     faults: int
     lost: list[str]
-    shown: list[str]  # tracebacks, and messages that are none
+    shown: list[str]  # tracebacks and unclear messages
 
 
 # ------------------------------------------------------------------------------------------------------ what must hold
 def bytes_of(run: Path, *names: str) -> list[bytes]:
-    """Of a run's files; by default those that are the same for the same fit."""
+    """Contents of a run's files; by default those that equal fits share."""
     return [(run / name).read_bytes() for name in names or (MODEL, EDGES)]
 
 
 def damage(run: Path) -> list[str]:
-    """Files under their own names that are not whole."""
+    """Files of a run that are incomplete."""
     readers: dict[str, Callable[[Path], Any]] = {
         RECORD: lambda path: read_record(path.parent),
         MODEL: archive.read,
@@ -93,7 +92,7 @@ def damage(run: Path) -> list[str]:
 
 
 def goes_on(stage: Stage, run: Path, before: Path | None) -> list[str]:
-    """What is wrong with a disturbed run, and with what comes of it when it goes on."""
+    """Problems of a disturbed run, and of its result after continuing."""
     lost = damage(run)
     if before is not None:
         status, model = read_record(run)["status"], bytes_of(run)
@@ -103,16 +102,16 @@ def goes_on(stage: Stage, run: Path, before: Path | None) -> list[str]:
     if before is not None and "holds another fit" in again.errors:  # the new one had not begun yet
         again = end(start("fit", stage.table, "-o", run, *OPTIONS, "--force"))
     if again.code:
-        lost.append(f"does not go on: {again.errors}")
+        lost.append(f"does not continue: {again.errors}")
     elif bytes_of(run) != bytes_of(stage.whole):
-        lost.append("goes on to another model")
+        lost.append("continues to another model")
     names = [path.name for path in run.iterdir()]
     left = [name for name in names if name.startswith(archive.TEMPORARY) or name in (CHECKPOINT, ".next")]
     return lost + [f"leaves {name}" for name in left]
 
 
 def speech(result: Ended, codes: tuple[int, ...], words: str) -> list[str]:
-    """What is wrong with how a program ended: exit code, one line that says why, no traceback."""
+    """Problems with the end of a program: exit code, one line with the reason, no traceback."""
     lines = result.errors.rstrip().splitlines() or [""]
     if "Traceback" in result.errors or "Error" in result.errors.replace("Error: ", ""):
         return [result.errors]
@@ -123,7 +122,7 @@ def speech(result: Ended, codes: tuple[int, ...], words: str) -> list[str]:
 
 # -------------------------------------------------------------------------------------------------------------- faults
 def kill_fits(stage: Stage, rng: random.Random, count: int, before: Path | None) -> Found:
-    """SIGKILL at random moments of a fit, new or in place of a finished one; two in a row before it goes on."""
+    """SIGKILL at random moments of a fit, new or in place of a finished one; two in a row before it continues."""
     lost, faults = [], 0
     for _ in range(count):
         run = stage.fresh(before)
@@ -136,7 +135,7 @@ def kill_fits(stage: Stage, rng: random.Random, count: int, before: Path | None)
 
 
 def kill_readers(stage: Stage, rng: random.Random, count: int) -> Found:
-    """SIGKILL of report, export and explore: the run stays as it is, a file they write the earlier or a whole one."""
+    """SIGKILL of report, export and explore: the run must not change, a written file be complete."""
     lost, faults, earlier = [], 0, b"<html>of an earlier day</html>"
     commands = {REPORT: ["report"], "summary.json": ["export", "--format", "json"]}
     ends, seconds = {REPORT: b"</html>", "summary.json": b"}"}, {}
@@ -152,7 +151,7 @@ def kill_readers(stage: Stage, rng: random.Random, count: int) -> Found:
         for name in commands:
             (run / name).write_bytes(earlier)
         command, *options = readers[k % len(readers)]
-        # They write at their very end: half of the moments are there.
+        # They write at the end: half of the kills happen there.
         moment = rng.uniform(0 if k % 2 else 0.8, 1.02) * seconds[command]
         faults += hit(start(command, run, *options), moment, signal.SIGKILL).hit
         lost += damage(run)
@@ -181,7 +180,7 @@ def kill_saves(stage: Stage, rng: random.Random, count: int) -> Found:
 
 
 def kill_many(stage: Stage, count: int) -> Found:
-    """SIGKILL of `fit_many` once one or two models are in its directory: the same call fits the others alone."""
+    """SIGKILL of `fit_many` once one or two models are in its directory: the same call then fits only the others."""
     lost, faults, whole = [], 0, stage.fresh()
     if (undisturbed := end(start(stage.table, whole, code=MANY))).code:
         raise RuntimeError(undisturbed.errors)
@@ -190,15 +189,15 @@ def kill_many(stage: Stage, count: int) -> Found:
         process = start(stage.table, place, 1 + k % 2, code=MANY)
         wait_until(process, (place / f"rows{k % 2}.ggmflow").exists)
         faults += end_with(process, signal.SIGKILL).code == -signal.SIGKILL
-        # A file that is written again is another file, even with the same bytes.
+        # A file that is written again has another inode, even with the same bytes.
         kept = {path: path.stat().st_ino for path in place.glob("rows*")}
         if len(kept) not in (1, 2):
             lost.append(f"{len(kept)} of 3 models after the kill")
         again = end(start(stage.table, place, code=MANY))
         if again.code:
-            lost.append(f"does not go on: {again.errors}")
+            lost.append(f"does not continue: {again.errors}")
         elif any(path.read_bytes() != (place / path.name).read_bytes() for path in whole.iterdir()):
-            lost.append("goes on to other models")
+            lost.append("continues to other models")
         lost += [f"{path.name} was fitted again" for path, number in kept.items() if path.stat().st_ino != number]
     return Found(faults, lost, [])
 
@@ -210,10 +209,10 @@ def end_by_signal(stage: Stage, rng: random.Random, count: int, number: int) -> 
         reading = k % 4 == 3  # one in four is a report
         run = stage.fresh(stage.whole if reading else None)
         arguments = ["report", run] if reading else ["fit", stage.table, "-o", run, *OPTIONS]
-        # Evenly over the time, at random within each part.
+        # Stratified over the running time.
         result = hit(start(*arguments), stage.seconds * (k + rng.random()) / count, number)
         faults += result.hit
-        # Its last act is to give the signal back to the system: what comes then ends what was done already.
+        # The program restores the signal's default at its end; a later signal ends it after its results are written.
         shown += speech(result, (128 + number, 0, -number) if result.hit else (0,), "Interrupted")
         lost += damage(run)
         left = [path.name for path in run.glob(f"{archive.TEMPORARY}*")] if run.exists() else []
@@ -224,7 +223,7 @@ def end_by_signal(stage: Stage, rng: random.Random, count: int, number: int) -> 
 
 
 def two_at_once(stage: Stage, count: int) -> Found:
-    """Two fits begin in one directory: one is made, the other says why not."""
+    """Start two fits in one directory: one must finish, the other report the reason why not."""
     lost, shown = [], []
     for _ in range(count):
         run = stage.fresh()
@@ -238,7 +237,7 @@ def two_at_once(stage: Stage, count: int) -> Found:
 
 
 def fill_disk(stage: Stage, make: Callable[[Path], Any], reason: str) -> Found:
-    """Commands whose files do not fit: one line that names the file, the earlier files untouched, nothing left."""
+    """Run commands on a full disk: one line must name the file, earlier files stay, no temporary file remains."""
     lost, shown = [], []
     written = {"fit": "", "report": REPORT, "csv": "summary.csv", "json": "summary.json", "netcdf": "posterior.nc"}
     for name in written:
@@ -263,13 +262,13 @@ def fill_disk(stage: Stage, make: Callable[[Path], Any], reason: str) -> Found:
 
 
 def contents(run: Path) -> dict[str, bytes]:
-    """All files of a run but its lock."""
+    """Contents of all files of a run except its lock."""
     return {path.name: path.read_bytes() for path in run.iterdir() if path.is_file() and path.name != ".lock"}
 
 
 @contextmanager
 def small_files(run: Path) -> Iterator[tuple[Path, Callable[[], Any], dict[str, Any]]]:
-    """No file may grow beyond 2000 bytes."""
+    """Forbid files beyond 2000 bytes in the program."""
     import resource  # not on Windows
 
     yield run, lambda: None, {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))}
@@ -277,7 +276,7 @@ def small_files(run: Path) -> Iterator[tuple[Path, Callable[[], Any], dict[str, 
 
 @contextmanager
 def small_disk(run: Path) -> Iterator[tuple[Path, Callable[[], Any], dict[str, Any]]]:
-    """A disk that is full once the earlier files are on it; only root may make one."""
+    """Mount a disk that can be filled; only root may do so."""
     place = run.with_name("disk")
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", place], check=True)
@@ -288,7 +287,7 @@ def small_disk(run: Path) -> Iterator[tuple[Path, Callable[[], Any], dict[str, A
 
 
 def can_mount() -> bool:
-    """Whether this process may make a small disk."""
+    """Whether this process may mount a small disk."""
     with tempfile.TemporaryDirectory() as place:
         try:
             command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", place]
@@ -301,13 +300,13 @@ def can_mount() -> bool:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody uses."""
+    """An unused port of this machine."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
 
 
 def every_step() -> Found:
-    """All writes on a disk that fails at each of their steps."""
+    """Try all writes on a disk that fails at each of their steps."""
     command = [sys.executable, "-m", "tests.support.disk_victims"]
     found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     tried = [(name, kind, *result) for name, kinds in found.items() for kind, result in kinds.items()]

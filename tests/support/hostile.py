@@ -1,8 +1,6 @@
-"""Hostile input: tables, parameters, questions and files of every wrong kind. How many are there, and how many fail?
+"""Hostile input: tables, parameters, questions and files of every wrong kind, and a judge of the outcome.
 
-    python -m benchmarks.trust --only hostile [--quick]
-
-An input fails unless it gets a right answer, or an error that this package raised on purpose: a ValueError, TypeError
+An input fails unless it gets a correct answer, or an error that this package raised on purpose: a ValueError, TypeError
 or FloatingPointError (or one of their kind) by a `raise` of its own, with a message. NaN, a hang, a crash or a
 traceback of the command line is a failure. Cases are numbered; the same number is the same case, and failures are
 printed with theirs.
@@ -35,15 +33,15 @@ Attempt = tuple[str, Callable[[], str | None]]
 # Errors may also come from scikit-learn, whose checks an estimator has to use; they name X and its features.
 _OURS = tuple(str(Path(str(package.__file__)).parent) for package in (ggmflow, sklearn))
 SECONDS = 300  # of one case; compiling on a busy machine takes some of them
-PATIENCE = 60  # more seconds, after which compiled code must have come back to hear that
+PATIENCE = 60  # further seconds until compiled code must have returned
 
 
 class Hang(BaseException):
-    """A case took too long. No Exception, so that nobody takes it for one of theirs."""
+    """A case took too long. Not an Exception, so that no handler catches it."""
 
 
 def outcome(attempt: Callable[[], str | None], seconds: int = SECONDS) -> str | None:
-    """How a case ended: None for a right answer, `REFUSED` for a clear error, else what is wrong.
+    """How a case ended: None for a correct answer, `REFUSED` for a clear error, else a description of the failure.
 
     An alarm stops what runs in Python. Compiled code does not hear it: if a case is still there a minute later, the
     whole program ends, with a traceback that tells where it was.
@@ -54,7 +52,7 @@ def outcome(attempt: Callable[[], str | None], seconds: int = SECONDS) -> str | 
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.alarm(seconds)
-    if "pytest" not in sys.modules:  # which has a use of its own for it
+    if "pytest" not in sys.modules:  # pytest uses faulthandler itself
         faulthandler.dump_traceback_later(seconds + PATIENCE, exit=True, file=sys.__stderr__ or sys.stderr)
     try:
         with warnings.catch_warnings():
@@ -77,7 +75,7 @@ def outcome(attempt: Callable[[], str | None], seconds: int = SECONDS) -> str | 
 
 @contextmanager
 def no_training() -> Iterator[None]:
-    """Fits without training, and an explorer that makes its page and ends, for what does not depend on them."""
+    """Skip training, and let the explorer build its page and end, for cases that do not depend on them."""
 
     def train(flow: Any, *_: Any, snapshot_at: Any = (), **__: Any) -> Trained:
         return Trained(flow, {at: flow for at in snapshot_at}, [Report(CHUNK, CHUNK, 0.0, 1.0, 0)], "finished")
@@ -90,7 +88,7 @@ def no_training() -> Iterator[None]:
     with (
         mock.patch("ggmflow.estimator.graphical_flow.train", train),
         mock.patch("ggmflow.evidence.evidence.train", train),
-        # Priors that were not trained are kept nowhere.
+        # Do not cache priors that were not trained.
         mock.patch("ggmflow.evidence.evidence._prior_path", lambda *_: None),
         mock.patch("ggmflow.evidence.evidence._known", {}),
         mock.patch("ggmflow.explorer.serve", look),
@@ -104,13 +102,13 @@ def no_training() -> Iterator[None]:
 
 # --------------------------------------------------------------------------------------------------------------- tables
 def table_case(number: int) -> Attempt:
-    """A table to `Scatter.from_data`, with what is right for it."""
+    """A table for `Scatter.from_data`, with the expected statistics."""
     found = case(number)
     return f"table {found.options}", lambda: check_scatter(found)
 
 
 def check_scatter(found: Case) -> str | None:
-    """Read a table and compare; a table with nothing wrong about it must not be refused."""
+    """Read a table and compare; raising on a proper table is a failure."""
     repeated = found.names is not None and len(set(found.names)) < len(found.names)
     values = None if repeated else found.values
     rows = None if values is None else clean(values, found.options)
@@ -131,7 +129,7 @@ def check_scatter(found: Case) -> str | None:
     if not np.array_equal(S, S.T) or np.linalg.eigvalsh(S / n / sd / sd[:, None])[0] < -1e-6:
         return "not symmetric and positive semi-definite"
     if rows is None or np.isnan(rows).any():
-        return None  # at the edge of what can be used, or estimated by EM
+        return None  # at the limit of usable tables, or estimated by EM
     right, spread = right_scatter(rows, found.options)
     if n != len(rows) or np.abs(S / n / sd / sd[:, None] - right).max() > 1e-7:
         return "wrong numbers"
@@ -178,7 +176,7 @@ KINDS = [
 
 
 class Tried(NamedTuple):
-    """How cases ended: how many with a right answer and with a clear error, and what went wrong in the others."""
+    """Numbers of correct answers and clear errors, and descriptions of all failures."""
 
     answered: int
     refused: int
@@ -186,7 +184,7 @@ class Tried(NamedTuple):
 
     @property
     def count(self) -> int:
-        """How many were tried."""
+        """Number of cases."""
         return self.answered + self.refused + len(self.failed)
 
 
@@ -195,7 +193,7 @@ def attempt_all(make: Callable[[int], Attempt], count: int) -> Tried:
     answered, refused, failed = 0, 0, []
     for number in range(count):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of old ways to hold numbers, which are among the cases
+            warnings.simplefilter("ignore")  # deprecated containers are among the cases
             name, attempt = make(number)
         ended = outcome(attempt)
         answered += ended is None

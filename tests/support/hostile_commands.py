@@ -78,7 +78,7 @@ _COMMANDS: list[tuple[str, list[str]]] = [
 
 @cache
 def fitted_run() -> Path:
-    """A finished run to ask; what it learned does not matter."""
+    """A finished run for the commands; its quality does not matter."""
     folder = Path(tempfile.mkdtemp(prefix="hostile"))
     (folder / "data.csv").write_text(GOOD_TABLE, encoding="utf-8")
     code, wrong = invoke(["fit", str(folder / "data.csv"), "-o", str(folder / "run"), *FIT])
@@ -119,7 +119,7 @@ def _any_json(rng: np.random.Generator) -> Any:
 
 
 def _other_record(rng: np.random.Generator, content: bytes) -> bytes:
-    """Entries of run.json, at any depth, of another kind or gone."""
+    """run.json with entries, at any depth, removed or replaced by other types."""
     record = json.loads(content)
     for _ in range(int(rng.integers(1, 4))):
         part = record
@@ -148,7 +148,7 @@ def _same(path: Path, whole: Path) -> bool:
 
 
 def _other_model(rng: np.random.Generator, path: Path) -> None:
-    """A model file that is whole, but whose numbers somebody has changed."""
+    """Change numbers of a model file that stays readable."""
     header, arrays = archive.read(path)
     for name in rng.choice(list(arrays), int(rng.integers(1, 4))).tolist():
         value = rng.choice([np.nan, np.inf, -np.inf, 0.0, -1.0, 1e30, -1e30])
@@ -160,7 +160,7 @@ def _other_model(rng: np.random.Generator, path: Path) -> None:
 
 
 def _damage(rng: np.random.Generator, content: bytes) -> bytes:
-    """A bit that is another, or an end that is missing."""
+    """Flip a bit, or cut off the end."""
     changed, at = bytearray(content), int(rng.integers(len(content)))
     if rng.uniform() < 0.3:
         del changed[at:]
@@ -219,7 +219,7 @@ def _two_chunks(folder: Path) -> list[str]:
 
 
 def _other_checkpoint(rng: np.random.Generator, path: Path) -> str:
-    """A checkpoint that is whole, but not what was written; what was done to it."""
+    """Change a checkpoint that stays readable; return a description of the change."""
     header, arrays = archive.read(path)
     name = str(rng.choice(list(arrays) if rng.uniform() < 0.6 else ["history", "best"]))
     found, kind = arrays[name], str(rng.choice(["gone", "shape", "dtype", "numbers", "header", "more"]))
@@ -238,7 +238,7 @@ def _other_checkpoint(rng: np.random.Generator, path: Path) -> str:
         part = header if rng.uniform() < 0.5 else header["identity"]
         name = str(rng.choice(list(part)))
         part[name] = _any_json(rng)
-    with suppress(ValueError):  # a number that no header can hold: as it was
+    with suppress(ValueError):  # a number that a header cannot hold: left unchanged
         archive.write(path, header, arrays)
     return f"{kind} of {name}"
 
@@ -256,7 +256,7 @@ def checkpoint_case(number: int) -> tuple[str, Callable[[], str | None]]:
             checkpoint = folder / "run" / "checkpoint"
             if how == "craft":
                 told = _other_checkpoint(rng, checkpoint)
-                # Other numbers in their place cannot be told from right ones; what was put beside them does no harm.
+                # Changed numbers cannot be detected, and additional arrays do no harm.
                 hopeless = not told.startswith(("numbers", "more")) and not _same(checkpoint, whole / "run/checkpoint")
             elif how == "bytes":
                 checkpoint.write_bytes(_damage(rng, checkpoint.read_bytes()))
@@ -264,14 +264,14 @@ def checkpoint_case(number: int) -> tuple[str, Callable[[], str | None]]:
                     hopeless = not _same(checkpoint, whole / "run/checkpoint")
             else:
                 checkpoint.unlink()
-                hopeless = bool(other := number // 4 % 3)  # without any a fit begins anew
+                hopeless = bool(other := number // 4 % 3)  # without a checkpoint the fit starts again
                 if other == 1:
                     checkpoint.mkdir()
                 elif other == 2:
                     checkpoint.write_bytes(pickle.dumps({"a": [1, 2]}))
             with mock.patch(
                 "ggmflow.estimator.graphical_flow.training_bar", lambda *_: nullcontext(None)
-            ):  # it is no message
+            ):  # the progress bar is not a message
                 code, wrong = invoke([*_two_chunks(folder), "--resume"])
             if wrong or code:
                 return f"{told}: {wrong}" if wrong else REFUSED

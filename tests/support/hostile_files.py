@@ -27,7 +27,7 @@ from ggmflow.cli.app import app
 from tests.support.hostile_tables import NAMES, clean, right_scatter
 
 FIT = ["--lam", "2", "--q", "1", "--temperature", "1", "--steps", "25"]
-REFUSED = "refused"  # how a case ends that was told what is wrong with it
+REFUSED = "refused"  # outcome of a case that ended with a clear error
 _HARMLESS = {"standardize": True, "transform": None, "missing": "error"}
 
 
@@ -60,7 +60,7 @@ class TableFile(NamedTuple):
 
 # -------------------------------------------------------------------------------------------------------------- tables
 def _text(names: list[str], values: np.ndarray, *, sign: str = ",", end: str = "\n", always: bool = False) -> str:
-    """As a spreadsheet writes it; quoted where it must be, or always."""
+    """CSV text; fields are quoted where necessary, or always."""
 
     def field(text: str) -> str:
         quoted = always or any(each in text for each in (sign, '"', "\n", "\r")) or text != text.strip()
@@ -107,7 +107,7 @@ _FIELDS = [
     ),
     *('"', '"""', '"a\nb"', "9" * 400, "9" * 200_000, "λ", "\u202e5", "\x1b[31m", "1e-400", "12:30"),
 ]
-# What is never a number, and what is missing.
+# Fields that are never numbers, and missing values.
 _NO_NUMBER = ("-", "--", ".", "1e", "1_000", "0x10", "1e400", "-1e400", "inf", "½", "=1+1", "'5", "5%", "$5")
 _NO_VALUE = ("", " ", "nan", "NA", "NULL")
 
@@ -133,7 +133,7 @@ def _wide(rng: np.random.Generator) -> TableFile:
 
 
 def _damaged(rng: np.random.Generator) -> TableFile:
-    """Bytes of a proper table changed, left out, repeated or put in."""
+    """A proper table with bytes changed, removed, repeated or inserted."""
     content = bytearray(_proper(rng).content)
     kind = str(rng.choice(["flip", "cut", "insert", "repeat", "remove"]))
     for _ in range(int(rng.integers(1, 6))):
@@ -159,7 +159,7 @@ GOOD_TABLE = "a,b,c\n1,2,4\n2,1,9\n3,5,1\n5,5,5\n"
 
 @cache
 def _strange() -> list[tuple[str, bytes]]:
-    """What is no table at all, or hardly one."""
+    """Content that is not a table, or hardly one."""
     wide = ",".join(f"x{j}" for j in range(10_000))
     row = ",".join(["1"] * 9_999)
     packed = io.BytesIO()
@@ -258,7 +258,7 @@ def _read_rightly(file: TableFile, output: Path) -> str | None:
 
 
 def invoke(arguments: list[str]) -> tuple[int, str | None]:
-    """Run a command in this process: its exit code, and what is wrong with how it ended."""
+    """Run a command in this process; return its exit code, and a description if it ended badly."""
     result = CliRunner().invoke(app, arguments)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         return 1, f"traceback of {type(result.exception).__name__}: {str(result.exception)[:100]}"
@@ -266,7 +266,7 @@ def invoke(arguments: list[str]) -> tuple[int, str | None]:
 
 
 def ended_badly(code: int, stderr: str) -> str | None:
-    """What is wrong with an exit code and what was said."""
+    """Describe a bad exit code or error output; None if both are as they should be."""
     if "Traceback" in stderr:
         return "traceback"
     if code == 0:
@@ -285,7 +285,7 @@ def ended_badly(code: int, stderr: str) -> str | None:
 
 
 def in_a_process(number: int) -> tuple[str, Callable[[], str | None]]:
-    """A file that is no table, and a program of its own as users start it."""
+    """`ggmflow fit`, started as users start it, on a file that is not a table."""
     refused = [each for each in _strange() if each[0] not in _TABLES]
     how, content = refused[number * 7 % len(refused)]
 
@@ -300,6 +300,6 @@ def in_a_process(number: int) -> tuple[str, Callable[[], str | None]]:
 
 
 def _environment() -> dict[str, str]:
-    """Paths may be relative, but the program runs elsewhere."""
+    """The environment with absolute paths, because the program runs in another directory."""
     paths = [os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

@@ -19,7 +19,7 @@ from ggmflow.storage import archive
 
 SEED = 1
 OPTIONS = ["--lam", "2", "--q", "1", "--temperature", "1", "--steps", "100"]
-# A checkpoint after every chunk: a fit of seconds can be killed between them.
+# Write a checkpoint after every chunk, so that a short fit can be killed between two.
 OFTEN = """
 from ggmflow.train import loop as train
 from ggmflow.__main__ import main
@@ -46,7 +46,7 @@ class Stage(NamedTuple):
     seconds: float
 
     def fresh(self, source: Path | None = None) -> Path:
-        """A new place for a run, with an earlier one in it or not yet there."""
+        """A new path for a run; with `source`, a copy of that run."""
         path = Path(tempfile.mkdtemp(dir=self.directory)) / "run"
         if source is not None:
             shutil.copytree(source, path)
@@ -54,7 +54,7 @@ class Stage(NamedTuple):
 
 
 def start(*arguments: Any, code: str | None = None, **options: Any) -> subprocess.Popen[str]:
-    """The command line, or another program."""
+    """Start the command line, or Python code."""
     command = [sys.executable, *(["-m", "ggmflow"] if code is None else ["-c", code]), *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
@@ -66,7 +66,7 @@ def end(process: subprocess.Popen[str], hit: bool = False) -> Ended:
 
 
 def hit(process: subprocess.Popen[str], seconds: float, number: int) -> Ended:
-    """Send a signal some time after the program has begun, and wait for its end."""
+    """Send a signal some seconds after the program has begun, and wait for its end."""
     wait_until(process, lambda: catches(process.pid, signal.SIGTERM))
     try:
         process.wait(seconds)
@@ -82,10 +82,10 @@ def end_with(process: subprocess.Popen[str], number: int) -> Ended:
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether a process handles a signal: ours does from its first line on; before that Python itself starts."""
+    """Whether a process handles a signal: ggmflow does from its first line on, Python does not while it starts."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    except OSError:  # another system: a moment later
+    except OSError:  # no /proc on this system: wait a moment instead
         time.sleep(0.3)
         return True
     mask = next(line for line in status.splitlines() if line.startswith("SigCgt"))
@@ -93,7 +93,7 @@ def catches(pid: int, number: int) -> bool:
 
 
 def wait_until(process: subprocess.Popen[str], condition: Callable[[], bool], seconds: float = 600) -> None:
-    """Look every few milliseconds."""
+    """Poll until the condition holds or the process has ended."""
     last = time.monotonic() + seconds
     while process.poll() is None and not condition():
         if time.monotonic() > last:
@@ -102,7 +102,7 @@ def wait_until(process: subprocess.Popen[str], condition: Callable[[], bool], se
 
 
 def set_up(directory: Path) -> Stage:
-    """A fit, and an earlier one to be replaced by it."""
+    """Make a finished fit, and an earlier one that it replaces."""
     table, old, whole = (directory / name for name in ("table.csv", "old", "whole"))
     X = np.random.default_rng(SEED).normal(size=(30, 4)) @ (np.eye(4) + 0.5 * np.eye(4, k=1))
     pd.DataFrame(X, columns=list("abcd")).to_csv(table, index=False)
@@ -111,7 +111,7 @@ def set_up(directory: Path) -> Stage:
     seconds = time.monotonic() - begin
     if result.code:
         raise RuntimeError(result.errors)
-    # The earlier one is the same flow under another λ: what it says does not matter here, only that it stays.
+    # The earlier fit is the same flow with another λ: its content does not matter here.
     shutil.copytree(whole, old)
     header, arrays = archive.read(whole / MODEL)
     archive.write(old / MODEL, header | {"parameters": header["parameters"] | {"lam": 3.0}}, arrays)

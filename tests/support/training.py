@@ -31,7 +31,7 @@ from ggmflow.train.loop import draw_noise
 
 
 class Outcome(NamedTuple):
-    """What one process has to say.
+    """Measurements of one process.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ def train(
     d, n, n_query
         Variables, rows, and size of the query; default all variables.
     steps, chunk
-        Steps in all and between two looks at the clock.
+        Steps in total, and steps per compiled chunk.
     devices
         Virtual ones in each process.
     processes
@@ -108,7 +108,7 @@ def train(
 
 
 def main(job: dict[str, Any]) -> None:
-    """In the new process."""
+    """Train in the new process, and write the outcome."""
     if job["cores"] is not None:
         os.sched_setaffinity(0, job["cores"])  # before JAX counts them
     address, processes, k = job["joined"]
@@ -139,7 +139,7 @@ def main(job: dict[str, Any]) -> None:
 
 
 def repeated_noise(*args: Any) -> Any:
-    """Noise whose second half of conditions is the first."""
+    """Noise in which the second half of the conditions repeats the first."""
     noise = draw_noise(*args)
     return jax.tree.map(lambda leaf: jnp.concatenate([leaf[:, : leaf.shape[1] // 2]] * 2, axis=1), noise)
 

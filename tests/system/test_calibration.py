@@ -63,6 +63,7 @@ def prior_sample(d, num_calls):
     return {pair: draws[[each == pair for each in at]] for pair in CONDITIONS}
 
 
+@pytest.mark.slow
 def test_truths_come_from_the_prior():
     """Against rejection sampling at d = 3: 18 two-sample KS tests, p > 5e-6, false-alarm rate below 1e-4."""
     rng = np.random.default_rng(3)
@@ -76,6 +77,7 @@ def test_truths_come_from_the_prior():
             assert stats.ks_2samp(f(ours), f(theirs)).pvalue > 5e-6
 
 
+@pytest.mark.slow
 def test_closed_forms_of_the_prior():
     """Hold for the truths, |z| < 4.5 and p > 1e-5 (false-alarm rate 2e-5), and do not for matrices a fifth larger."""
     problems = calibration.problems(3, REPLICATIONS)
@@ -87,6 +89,7 @@ def test_closed_forms_of_the_prior():
     assert p < 0.01
 
 
+@pytest.mark.slow
 def test_data_follow_the_truth():
     """tr(Ω₀S) ~ χ²_{nd} of 204 data sets: KS, p > 1e-4."""
     problems = calibration.problems(3, REPLICATIONS)
@@ -95,6 +98,7 @@ def test_data_follow_the_truth():
 
 
 # ---------------------------------------------------------------------------------------------------------- calibration
+@pytest.mark.slow
 def test_the_exact_sampler_is_calibrated(found):
     """Six p-values of 204 ranks each above 1e-5: false-alarm rate below 6e-5. Coverage: nine times ± 4.5 sd, 1e-4."""
     assert len(pick(found, sampler=EXACT)) == REPLICATIONS
@@ -103,6 +107,7 @@ def test_the_exact_sampler_is_calibrated(found):
         assert abs(line.value - 0.9) < 4.5 * np.sqrt(0.09 / line.replications)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_of_the_sampler_is_seen(found, mistake):
     """The same 204 data sets: shape n/2 for γ, as in a published sampler; draws too narrow by 30 %."""
@@ -129,6 +134,7 @@ def width(found, sampler):
     return np.mean([np.log(np.divide(widths[sampler, k], widths[EXACT, k])) for k in range(FITS)], axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [FLOW, WEIGHTED])
 def test_the_flow_is_calibrated(found, sampler):
     """24 fits: KS of three functions, p > 1e-5, and beside the exact sampler |z| < 4.5: false-alarm rate 5e-5.
@@ -143,6 +149,7 @@ def test_the_flow_is_calibrated(found, sampler):
     assert np.abs(width(found, sampler)).max() < 0.1
 
 
+@pytest.mark.slow
 def test_few_data_sets_show_mistakes(found):
     """What the flow's 24 fits are held to is not met: in place if γ has the shape n/2, in width if sd is × 0.7."""
     assert np.abs(paired(found, SHAPE)).max() > 6
@@ -150,6 +157,7 @@ def test_few_data_sets_show_mistakes(found):
 
 
 # --------------------------------------------------------------------------------------------------------- what is told
+@pytest.mark.slow
 def test_p_values_of_uniform_ranks():
     """Of 1000 sets of 200 uniform ranks a share of 0.05 has p < 0.05, within 4.5 sd (7e-6 a statistic)."""
     rng = np.random.default_rng(8)

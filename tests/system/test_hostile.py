@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from benchmarks.trust import hostile as benchmark
 from ggmflow.data import scatter as data
 from ggmflow.data import table
 from ggmflow.data.scatter import Scatter
@@ -58,6 +59,15 @@ TABLES = hnp.arrays(
     st.tuples(st.integers(0, 6), st.integers(0, 5)),
     fill=st.nothing(),
 )
+
+# Cases of a brief run, for kinds that need no training.
+BRIEF = {
+    "tables to sufficient statistics": 150,
+    "parameters of a fit": 11,
+    "files to ggmflow fit": 12,
+    "options of the commands": 10,
+    "damaged runs to the commands": 6,
+}
 
 
 def holds(attempt):
@@ -162,8 +172,18 @@ def test_any_file(tmp_path_factory, content):
 
 
 # ------------------------------------------------------------------------------------------------------- the benchmark
+@pytest.mark.parametrize(("name", "count"), BRIEF.items())
+def test_a_few_cases_of_each_kind_without_training(name, count):
+    (kind,) = [each for each in hostile.KINDS if each.name == name]
+    with hostile.no_training():
+        tried = hostile.attempt_all(kind.make, count)
+    assert not tried.failed
+    assert tried.count == count and tried.refused > 0
+
+
+@pytest.mark.slow
 def test_nothing_fails(capsys):
-    rows = hostile.measure(quick=True)
+    rows = benchmark.measure(quick=True)
     assert all(row.holds in (True, None) for row in rows), capsys.readouterr().err
     assert int(rows[-1].value) > 900
 
