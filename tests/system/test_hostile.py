@@ -64,7 +64,7 @@ TABLES = hnp.arrays(
 BRIEF = {
     "tables to sufficient statistics": 150,
     "parameters of a fit": 11,
-    "files to ggmflow fit": 12,
+    "files to ggmflow fit": 3,
     "options of the commands": 10,
     "damaged runs to the commands": 6,
 }

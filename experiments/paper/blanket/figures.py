@@ -1,4 +1,4 @@
-"""The figures of the blanket, from its tables."""
+"""Figures of the blankets, drawn from their tables."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -54,7 +54,7 @@ def _draw_evidence(tables: Tables) -> Figure:
         table = where(tables["evidence"], study=study)
         plot.evidence_curve(table.rename(columns={"conditional": "log_evidence"}), ax=ax, title=study)
         top = table["conditional"].max()
-        ax.set_ylim(top - 40, top + 4)  # nats; below that nothing can be told apart
+        ax.set_ylim(top - 40, top + 4)  # nats
         full = float(where(tables["choices"], study=study, rule="full", q=1.0)["lam"].iloc[0])
         line = ax.axvline(full, color=NEUTRAL, lw=1.2, ls=":", label="λ of all data, q = 1")
         ax.get_legend().remove()
@@ -70,14 +70,14 @@ def _draw_evidence(tables: Tables) -> Figure:
 
 
 def _legend_of_figure(figure: Figure, handles: Sequence[Any]) -> None:
-    """Below all panels, in as many columns as there is room for."""
+    """Draw a legend below all panels, in as many columns as fit."""
     longest = max(len(str(each.get_label())) for each in handles)
     columns = max(1, min(len(handles), int(72 * figure.get_figwidth() / (45 + 0.56 * SMALL * longest))))
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL)
 
 
 def _draw_agreement(tables: Tables) -> Figure:
-    """Quantile errors of the flow at every q, and what the exact sampler's own error is."""
+    """Quantile errors of the flow at every q, and the exact sampler's own."""
     figure = Figure(figsize=(6.4, 3.2), layout="constrained")
     ax = figure.subplots()
     studies, width = studies_of(tables), 0.025
@@ -145,10 +145,10 @@ def _square(table: Frame, names: Sequence[str]) -> tuple[Float[np.ndarray, "k k"
 
 
 def _positions(joined: Bool[np.ndarray, "k k"], s: int) -> Float[np.ndarray, "k 2"]:
-    """The query on an inner circle, genes on an outer one, each as near as may be to what it is joined to."""
+    """The query on an inner circle, genes on an outer one, each as near as possible to its neighbours."""
     inner = 2 * np.pi * np.arange(s) / s
     pull = joined[s:, :s] @ np.exp(1j * inner)
-    # A gene between opposite clinical variables is pulled nowhere; a little of the first one decides.
+    # A gene between opposite clinical variables has no direction; its first neighbour then decides.
     first = np.exp(1j * inner[joined[s:, :s].argmax(axis=1)])
     wanted = np.angle(pull + 1e-3 * first)
     order, m = np.argsort(wanted, kind="stable"), len(wanted)

@@ -1,4 +1,4 @@
-"""The figures of the comparison of edges, from its tables."""
+"""Figures of the comparison of edges, drawn from its tables."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ from ggmflow.plot.ticks import set_names
 
 
 def figures(tables: Tables) -> dict[str, Figure]:
-    """Pictures of the tables.
+    """Draw all figures.
 
     f1
         F1 over pairs of every method for each n, the default edge rule beside intervals.

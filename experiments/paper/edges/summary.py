@@ -1,4 +1,4 @@
-"""What the tables of all data sets together say: scores by label, data set by data set."""
+"""Scores of all data sets, by the label of the method."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ EVIDENCE, BGL = "λ and q by evidence", "Bayesian graphical lasso"
 
 
 def labelled(tables: Tables) -> Frame:
-    """Scores with what is known of their data set, a label for people, and whether the draws were refined."""
+    """Scores joined with their data set, a label of the method, and whether the draws were refined."""
     known = tables["data"][["job", "kind", "d", "n", "truth", "pairs", "edges", "strong_edges", "steps"]]
     frame = tables["scores"].merge(known, on="job")
     frame["label"] = [_label(*row) for row in frame[["method", "choice", "q"]].itertuples(index=False)]
@@ -24,7 +24,7 @@ def labelled(tables: Tables) -> Frame:
 
 
 def agreement_labelled(tables: Tables) -> Frame:
-    """Quantile errors with labels, of the draws that the flow's rows rest on (`used`), and without the reference's own.
+    """Quantile errors with labels: of the draws that were scored (`used`), and without the reference's own (`beyond`).
 
     Errors of independent origin add in squares: `beyond` is √(used² − own²), zero where the reference's own is larger.
     """
@@ -51,7 +51,7 @@ class Methods(NamedTuple):
 
     @property
     def all(self) -> list[str]:
-        """All of them."""
+        """Posteriors, then penalties."""
         return [*self.posteriors, *self.penalties]
 
     @property
@@ -65,7 +65,7 @@ def exponent(label: str) -> float:
 
 
 def methods(frame: Frame) -> Methods:
-    """What there is: q falling with the λ of q = 1, then each with its own λ, then the others."""
+    """Methods in the table: decreasing q with the λ of q = 1, then each q with its own λ, then the others."""
     found = set(frame["label"])
     of_q = sorted((each for each in found if each.startswith("q")), key=lambda each: ("own" in each, -exponent(each)))
     names = ["adaptive" if name == "adapt" else name for name in PENALTIES]

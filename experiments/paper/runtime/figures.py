@@ -1,4 +1,4 @@
-"""The figures of runtimes, from the tables."""
+"""Figures of runtimes, drawn from their tables."""
 
 from typing import Any
 
@@ -104,14 +104,14 @@ def _draw_points(tables: Tables) -> Figure:
             ax.annotate(f"{count(row['wins'])} {points}", (row["wins"], 0.03), **at, **place)
         ax.set(xscale="log", yscale="log", xlim=(0.85, 1000), xlabel="points (λ, q)", ylabel="seconds in all")
         ax.xaxis.set_major_formatter("{x:g}")
-        ax.set_ylim(bottom=ax.get_ylim()[0] / (8 if len(own) else 2))  # room for words
+        ax.set_ylim(bottom=ax.get_ylim()[0] / (8 if len(own) else 2))  # room for text
         if len(own):
-            words = ["markers: measured"]
+            lines = ["markers: measured"]
             for j, name, who in ((FLOW, "flow_seconds", "flow"), (EXACT, "exact_seconds", "exact sampler")):
                 ax.plot(own["points"], own[name], ls="", marker=MARKERS[j], ms=5, color=LINES[j])
-                words.append(f"{who} ∝ k^({exponent(own['points'], own[name])})")
+                lines.append(f"{who} ∝ k^({exponent(own['points'], own[name])})")
             place = {"transform": ax.transAxes, "ha": "right", "va": "bottom", "fontsize": SMALL}
-            ax.text(0.98, 0.1, "\n".join(words), **place)
+            ax.text(0.98, 0.1, "\n".join(lines), **place)
         open_frame(ax)
         set_title(ax, f"d = {row['d']:g}, n = {row['n']:g}")
     texts = {"loc": "outside lower center", "ncols": len(handles), "frameon": False, "fontsize": SMALL}

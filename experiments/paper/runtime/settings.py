@@ -11,7 +11,7 @@ MEASURED = "measured"
 
 
 class Size(NamedTuple):
-    """A problem, and the effort for it.
+    """A problem, and the length of its chains.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Size(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What the numbers depend on.
+    """All settings that the numbers depend on.
 
     Attributes
     ----------

@@ -38,7 +38,7 @@ def find_lam_range(scatter: Scatter, size: Size) -> tuple[float, float]:
 
 
 class Exact(NamedTuple):
-    """Exact chains at some points and what they took.
+    """Exact chains at some points and their times.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ def run_exact(scatter: Scatter, points: list[Point], size: Size) -> Exact:
 
 
 def run_until(scatter: Scatter, lam: float, q: float, effective: int, n_query: int) -> tuple[float, gibbs.Chains]:
-    """The exact sampler with its defaults until the worst entry has so many effective draws.
+    """Run the exact sampler with its defaults until the worst entry has the wanted number of effective draws.
 
     Returns
     -------

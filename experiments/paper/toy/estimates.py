@@ -12,7 +12,7 @@ def of_architecture(table: Frame, architecture: str) -> Frame:
 
 
 def rmse_of(recovery: Frame, architecture: str) -> Frame:
-    """Over all λ, of each data set."""
+    """RMSE over all λ, for each data set."""
     return (
         of_architecture(recovery, architecture).groupby("seed")["rmse"].agg(lambda values: np.sqrt(np.mean(values**2)))
     )
@@ -39,7 +39,7 @@ def log_ratio(selection: Frame) -> Difference:
 
 
 def edge_counts(paths: Frame) -> tuple[float, Frame]:
-    """λ in the middle of the range, and there the mean number of edges for each q, largest q first."""
+    """The middle λ, and the mean number of edges there for each q, largest q first."""
     lams = np.unique(paths["lam"])
     lam = float(lams[(len(lams) - 1) // 2])
     counts = paths[paths["lam"] == lam].groupby("q")["n_edges"].mean()
@@ -47,7 +47,7 @@ def edge_counts(paths: Frame) -> tuple[float, Frame]:
 
 
 def falling(paths: Frame) -> tuple[int, int]:
-    """At how many λ the mean number of edges never rises when q falls, and how many λ there are."""
+    """Number of λ at which the mean number of edges never rises when q falls, and number of all λ."""
     counts = paths.pivot_table(index="lam", columns="q", values="n_edges").to_numpy()
     return int(np.sum(np.all(np.diff(counts, axis=1) >= 0, axis=1))), len(counts)
 

@@ -1,4 +1,4 @@
-"""The figures of the toy problem, from its tables."""
+"""Figures of the toy problem, drawn from its tables."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +33,7 @@ from ggmflow.plot.style import (
 
 
 def figures(tables: Tables) -> dict[str, Figure]:
-    """Drawn from the tables; entries, modes and curves are those of the first data set.
+    """Draw all figures; entries, modes and curves are those of the first data set.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
     dict of Figure
         intervals, modes, across_q, evidence, recovery, agreement.
     """
-    # Without pyplot's state, and without looking for a screen.
+    # Without pyplot, which keeps global state and needs a display.
     with matplotlib.rc_context({"font.size": 9}):
         return {
             "intervals": _draw_intervals(tables["intervals"]),
@@ -72,7 +72,7 @@ def _draw_intervals(table: Frame) -> Figure:
         title = f"{BAND:.0%} credible intervals, q = 1, T = {temperature:g}"
         intervals_along_lam(np.unique(part["lam"]), quantiles, labels, path=lasso, title=title, ax=ax)
     for line in axes[-1].get_lines():
-        if line.get_linestyle() == "--":  # it would be hidden by the median, which is as good as the same
+        if line.get_linestyle() == "--":  # otherwise hidden by the median, which nearly equals it
             line.set(color=NEUTRAL, zorder=3)
     _share_legend(figure, axes)
     return figure
@@ -96,7 +96,7 @@ def _share_legend(figure: Figure, axes: Sequence[Any]) -> None:
 
 
 def _take_legends(axes: Sequence[Any]) -> list[Any]:
-    """Remove the legends of panels that share their colours, and give what one of them shows."""
+    """Remove the legends of panels that share their colours, and return the handles of one."""
     handles = axes[0].get_legend().legend_handles
     for ax in axes:
         ax.get_legend().remove()
@@ -162,7 +162,7 @@ def _draw_across_q(table: Frame) -> Figure:
 
 
 def _draw_evidence(tables: Tables) -> Figure:
-    """Evidence and cross-validation along λ for the first data set; what they choose on all."""
+    """Evidence and cross-validation along λ for the first data set, and the chosen λ of all."""
     selection, fits = tables["selection"], of_architecture(tables["fits"], "structured")
     seed = selection["seed"].min()
     evidence, scores = (of_seed(tables[name], seed) for name in ("evidence", "cross_validation"))

@@ -1,4 +1,4 @@
-"""The paper's toy problem: one flow for every λ, q and temperature, beside exact answers, on several data sets.
+"""The paper's toy problem: one flow for every λ, q and temperature, compared with exact answers on several data sets.
 
     RMSE = √ mean_{λ, i<j} (E_T[ω_ij | λ, q = 1] − ω̂_ij(λ))²,   T = 0.01,  ω̂ the graphical lasso
 
@@ -129,7 +129,7 @@ def run_speed(settings: Settings) -> dict[str, pd.DataFrame]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep compiled programs, and leave out warnings about what the tables hold: skipped steps, weights, residuals."""
+    """Cache compiled programs, and ignore warnings about skipped steps, weights and residuals, which tables hold."""
     with warnings.catch_warnings(), compilation_cache_enabled():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", PoorFitWarning)
@@ -143,7 +143,7 @@ def _fit(settings: Settings, X: Float[np.ndarray, "n d"], seed: int, **options: 
 
 
 def _ask(settings: Settings, model: GraphicalFlow, point: Point, num_draws: int | None = None) -> Posterior:
-    """The posterior at (λ, q, T), with noise of its own for each data set."""
+    """The posterior at (λ, q, T), with different noise for each data set."""
     return model.posterior(*point, num_draws=num_draws or settings.num_draws, random_state=model.random_state)
 
 
@@ -152,7 +152,7 @@ def _lasso(scatter: Scatter, lams: Float[np.ndarray, " k"]) -> Float[np.ndarray,
 
 
 class Exact(NamedTuple):
-    """What the exact sampler says at one (λ, q, T), and its largest R̂."""
+    """Answers of the exact sampler at one (λ, q, T), and its largest R̂."""
 
     reference: Reference
     rhat: float
@@ -167,7 +167,7 @@ def _summary(chains: gibbs.Chains) -> Exact:
 
 
 def _chains(settings: Settings, scatter: Scatter, points: Sequence[Point], seed: int) -> list[gibbs.Chains]:
-    """Chains of the exact sampler at every (λ, q, T), from starts that know nothing of the flow."""
+    """Chains of the exact sampler at every (λ, q, T), started independently of the flow."""
     lam, q, temperature = np.repeat(np.array(points), settings.num_chains, axis=0).T
     chains = gibbs.sample(jax.random.key(seed), scatter, lam, q, temperature, **_lengths(settings))
     return [chains.select(k * settings.num_chains + np.arange(settings.num_chains)) for k in range(len(points))]
@@ -198,7 +198,7 @@ def _measure(
     lasso: Float[np.ndarray, "k d d"],
     seconds: float,
 ) -> dict[str, pd.DataFrame]:
-    """What is measured of both architectures: distance to the graphical lasso, to exact answers, the published λ."""
+    """Measures of both architectures: distance to the graphical lasso and to exact answers, the published λ."""
     means = [_ask(settings, model, point).mean(weighted=False) for point in settings.cold_path]
     published = model.evidence(settings.lams, 1.0, normalizer="published", num_draws=settings.num_draws)
     fit = {
@@ -218,7 +218,7 @@ def _measure(
 
 
 def _compare(settings: Settings, model: GraphicalFlow, point: Point, exact: Exact) -> dict[str, Any]:
-    """Quantile errors at one (λ, q, T): of plain draws, of what `Posterior` gives, and of what is used in the end."""
+    """Quantile errors at one (λ, q, T): of plain draws, of `Posterior`'s estimates, and after refinement."""
     post = _ask(settings, model, point, settings.check_draws)
     known, (used, draws) = post.diagnostics(), _trusted(settings, model, post, exact)
     return {
@@ -238,8 +238,8 @@ def _compare(settings: Settings, model: GraphicalFlow, point: Point, exact: Exac
 
 
 def _trusted(settings: Settings, model: GraphicalFlow, post: Posterior, exact: Exact) -> tuple[Posterior, str]:
-    """The posterior, refined if its quantiles are further off than the limit, and what its draws are."""
-    # Refining the published architecture would say nothing of it: the chains would do all.
+    """The posterior, refined if its error exceeds the limit, and the kind of its draws."""
+    # The published architecture is not refined: chains would hide its errors.
     if exact.distance(post) > LIMIT and model.architecture == "structured":
         return post.refine(settings.refine_sweeps), "refined"
     return post, "weighted" if post.weighted else "plain"
@@ -258,7 +258,7 @@ def _intervals(
     rows = []
     for temperature in (1.0, settings.cold):
         here = (agreement["temperature"] == temperature) & (agreement["q"] == 1)
-        refine = "refined" in set(agreement.loc[here, "draws"])  # where one point needs it all get it
+        refine = "refined" in set(agreement.loc[here, "draws"])  # if one point needs it, all get it
         for k, each in enumerate(settings.lams.tolist()):
             post = _ask(settings, model, (each, 1.0, temperature))
             post = post.refine(settings.refine_sweeps) if refine else post

@@ -14,14 +14,14 @@ BAND, WIDE = 0.75, 0.95  # credible intervals of the paper's figures
 
 
 class Settings(NamedTuple):
-    """What the numbers depend on.
+    """All settings that the numbers depend on.
 
     Attributes
     ----------
     n_features, n_samples, seeds
         d, n and the seeds of the data sets.
     lam_range, q_range, cold
-        What the flows are fitted for; `cold` is the lowest temperature.
+        Ranges of the fit; `cold` is the lowest temperature.
     num_lam, checked_lam, checked_q
         Values of λ, evenly spread in its logarithm; positions among them, and q, at which exact answers are compared.
     mode_q, entry_q
@@ -76,7 +76,7 @@ class Settings(NamedTuple):
 
     @property
     def checked(self) -> list[Point]:
-        """Where exact answers are compared: all pairs of some λ and q at T = 1, and these λ on the cold path."""
+        """Points of comparison with exact answers: all pairs of some λ and q at T = 1, and these λ on the cold path."""
         lams = self.lams[list(self.checked_lam)].tolist()
         warm = [(lam, q, 1.0) for lam, q in product(lams, self.checked_q)]
         return warm + [self.cold_path[k] for k in self.checked_lam]

@@ -6,7 +6,7 @@ import pandas as pd
 from experiments.paper import published
 from experiments.paper.choice import FOLDS
 from experiments.paper.statistics import Frame, Tables, difference
-from experiments.paper.toy.estimates import edge_counts, entry_distance, of_architecture, rmse_of
+from experiments.paper.toy.estimates import edge_counts, entry_distance, falling, log_ratio, of_architecture, rmse_of
 from experiments.paper.toy.settings import SHOWN
 
 
@@ -36,6 +36,11 @@ def _comparison(tables: Tables) -> pd.DataFrame:
     }
     for quantity, (theirs, values) in chosen.items():
         rows.append((quantity, theirs, f"{_spread(values, '.2f')}, range {values.min():.2f} to {values.max():.2f}"))
+    theirs = by["evidence"] / by["cross-validation"]
+    mean, low, high = (float(np.exp(each)) for each in log_ratio(selection))
+    rows.append(
+        ("ratio of these λ, evidence over cross-validation", f"{theirs:.2f}", f"{mean:.2f} [{low:.2f}, {high:.2f}]")
+    )
     paths = tables["paths"]
     lasso = paths.loc[paths["q"] == 1, "from_lasso"].max()
     lam, counts = edge_counts(paths)
@@ -43,6 +48,11 @@ def _comparison(tables: Tables) -> pd.DataFrame:
     rows += [
         ("largest difference of an entry, mode at q = 1 to graphical lasso", "figure", f"{lasso:.0e}"),
         (f"edges of the modes at λ = {lam:.2g}", "figure", edges),
+        (
+            "values of λ at which the number of edges never rises when q falls",
+            "figure",
+            "{} of {}".format(*falling(paths)),
+        ),
         (
             "95 % interval of one entry, q = 1: ends to the Bayesian graphical lasso's",
             "figure",
