@@ -38,9 +38,7 @@ def _comparison(tables: Tables) -> pd.DataFrame:
         rows.append((quantity, theirs, f"{_spread(values, '.2f')}, range {values.min():.2f} to {values.max():.2f}"))
     theirs = by["evidence"] / by["cross-validation"]
     mean, low, high = (float(np.exp(each)) for each in log_ratio(selection))
-    rows.append(
-        ("ratio of these λ, evidence over cross-validation", f"{theirs:.2f}", f"{mean:.2f} [{low:.2f}, {high:.2f}]")
-    )
+    rows.append(("λ by evidence over λ by cross-validation", f"{theirs:.2f}", f"{mean:.2f} [{low:.2f}, {high:.2f}]"))
     paths = tables["paths"]
     lasso = paths.loc[paths["q"] == 1, "from_lasso"].max()
     lam, counts = edge_counts(paths)
