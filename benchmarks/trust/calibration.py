@@ -90,10 +90,10 @@ def as_rows(found: list[Outcome]) -> list[Row]:
             ranks = np.array([one.ranks for one in some])
             p = {f: min(p_values(ranks[:, k], seed=k).values()) for k, f in enumerate(FUNCTIONS)}
             least = min(p, key=p.__getitem__)
-            told = in_percent(np.mean([one.covered for one in some], axis=0))
+            value = in_percent(np.mean([one.covered for one in some], axis=0))
             # A shifted interval loses coverage at one end and gains it at the other, so ranks show more.
-            told += f"; mean rank of log det {np.mean(ranks[:, 2]) / L:.2f}; smallest p-value {p[least]:.1g} ({least})"
-            out.append(Row(f"90 % intervals, exact sampler, {name}, d = 3, all q, {len(some)} data sets", told))
+            value += f"; mean rank of log det {np.mean(ranks[:, 2]) / L:.2f}; smallest p-value {p[least]:.1g} ({least})"
+            out.append(Row(f"90 % intervals, exact sampler, {name}, d = 3, all q, {len(some)} data sets", value))
     fits = pick(found, sampler=FLOW)
     forbidden = sum(one.khat >= khat_limit(4000) for one in fits)
     value = f"{forbidden} of {len(fits)}; median ESS {100 * np.median([one.ess for one in fits]):.0f} %"
@@ -124,7 +124,7 @@ def measure(quick: bool) -> list[Row]:
     with TABLE.open("w", encoding="utf-8", newline="") as file:
         rows = []
         for line in (*rank_lines(found), *coverage_lines(found)):
-            if line.sampler not in SAMPLERS + MISTAKES:  # judged over all q, or only told
+            if line.sampler not in SAMPLERS + MISTAKES:  # judged over all q, or without a requirement
                 line = line._replace(low=None, high=None)
             rows.append([f"{x:.4g}" if isinstance(x, float) else x for x in line])
         csv.writer(file, lineterminator="\n").writerows([Line._fields, *rows])

@@ -32,13 +32,15 @@ def measure(quick: bool) -> list[Row]:
     sizes: dict[str, Any] = {"steps": steps, "chunk": 2}
     cases = {name: CASES[name] for name in (list(CASES)[:1] if quick else CASES)}
     (alone,) = train(d, d, double=True, **sizes)
-    told = f"largest relative difference of the held-out ELBO from one device, d = {d}, {steps} steps"
+    quantity = f"largest relative difference of the held-out ELBO from one device, d = {d}, {steps} steps"
     rows = []
     for name, split in cases.items():
         worst = difference(alone, train(d, d, double=True, **sizes, **split))
-        rows.append(Row(f"{name}, double precision: {told}", f"{worst:.1e}", f"≤ {BAR:.0e}", worst <= BAR))
+        rows.append(Row(f"{name}, double precision: {quantity}", f"{worst:.1e}", f"≤ {BAR:.0e}", worst <= BAR))
     seen = difference(alone, train(d, d, double=True, mistake=True, **sizes))
-    rows.append(Row(f"a mistake, devices that share their noise: {told}", f"{seen:.1e}", f"> {BAR:.0e}", seen > BAR))
+    rows.append(
+        Row(f"a mistake, devices that share their noise: {quantity}", f"{seen:.1e}", f"> {BAR:.0e}", seen > BAR)
+    )
     return rows if quick else rows + efficiencies(30)
 
 

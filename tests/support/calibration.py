@@ -1,12 +1,12 @@
-"""Simulation-based calibration of the exact sampler, the flow and the weighted flow: are their posteriors right?
+"""Simulation-based calibration of the exact sampler, the flow and the weighted flow: are their posteriors correct?
 
-    Ω₀ ~ p(· | λ, q),    rows of X ~ N(0, Ω₀⁻¹),    Ω₁ … Ω_L ~ what is tested, given X,    rank = #{l : f(Ω_l) < f(Ω₀)}
+    Ω₀ ~ p(· | λ, q),    rows of X ~ N(0, Ω₀⁻¹),    Ω₁ … Ω_L ~ tested method, given X,    rank = #{l : f(Ω_l) < f(Ω₀)}
 
 Where Ω₁ … Ω_L come from the posterior, Ω₀ is one more draw of it: for every f, λ and q the rank is uniform on 0 … L
-(Talts et al. 2018), and an interval of 90 % holds f(Ω₀) in 90 % of all replications. f is a diagonal entry, an
+(Talts et al. 2018), and a 90 % interval contains f(Ω₀) in 90 % of all replications. f is a diagonal entry, an
 off-diagonal entry (both chosen at random in every replication) or log det Ω. S = XᵀX is neither centred nor scaled: the
-model, whose mean is known, is taken as it is, at T = 1. Two mistakes go the same way and must be seen. What it costs to
-centre rows by their own mean is told.
+model with known mean is used unchanged, at T = 1. Two deliberate mistakes go through the same tests and must be detected.
+The effect of centring rows by their own mean is measured too.
 """
 
 import time

@@ -210,7 +210,7 @@ def find_damage(victim: Victim, kind: str, place: Path, states: list[dict[str, b
         # A finished run that was not touched yet is still the earlier fit, and the error says so.
         untouched = "holds a finished fit" in error and contents(place, victim.files) == states[0]
         if not (finished or untouched):
-            problems.append(f"cannot go on: {error}")
+            problems.append(f"cannot continue: {error}")
         elif finished and any((place / "run").glob(f"{TEMPORARY}*")):
             problems.append("what was left is still there after going on")
     return problems

@@ -110,12 +110,12 @@ def goes_on(stage: Stage, run: Path, before: Path | None) -> list[str]:
     return lost + [f"leaves {name}" for name in left]
 
 
-def speech(result: Ended, codes: tuple[int, ...], words: str) -> list[str]:
+def bad_end(result: Ended, codes: tuple[int, ...], text: str) -> list[str]:
     """Problems with the end of a program: exit code, one line with the reason, no traceback."""
     lines = result.errors.rstrip().splitlines() or [""]
     if "Traceback" in result.errors or "Error" in result.errors.replace("Error: ", ""):
         return [result.errors]
-    if result.code not in codes or (result.code > 0 and words not in lines[-1]):
+    if result.code not in codes or (result.code > 0 and text not in lines[-1]):
         return [f"exit code {result.code}: {lines[-1]}"]
     return []
 
@@ -213,7 +213,7 @@ def end_by_signal(stage: Stage, rng: random.Random, count: int, number: int) -> 
         result = hit(start(*arguments), stage.seconds * (k + rng.random()) / count, number)
         faults += result.hit
         # The program restores the signal's default at its end; a later signal ends it after its results are written.
-        shown += speech(result, (128 + number, 0, -number) if result.hit else (0,), "Interrupted")
+        shown += bad_end(result, (128 + number, 0, -number) if result.hit else (0,), "Interrupted")
         lost += damage(run)
         left = [path.name for path in run.glob(f"{archive.TEMPORARY}*")] if run.exists() else []
         lost += [f"left {name}" for name in left]
@@ -229,8 +229,8 @@ def two_at_once(stage: Stage, count: int) -> Found:
         run = stage.fresh()
         pair = [start("fit", stage.table, "-o", run, *OPTIONS) for _ in range(2)]
         first, second = sorted((end(process) for process in pair), key=lambda result: result.code)
-        words = "is at work" if "is at work" in second.errors else "holds a finished fit"
-        shown += speech(first, (0,), "") + speech(second, (2,), words)
+        text = "is at work" if "is at work" in second.errors else "holds a finished fit"
+        shown += bad_end(first, (0,), "") + bad_end(second, (2,), text)
         if damage(run) or bytes_of(run) != bytes_of(stage.whole):
             lost.append("two fits made something else than one")
     return Found(count, lost, shown)
@@ -251,7 +251,7 @@ def fill_disk(stage: Stage, make: Callable[[Path], Any], reason: str) -> Found:
             before = contents(run)
             fill()
             result = end(start(*arguments, **options))
-            shown += speech(result, (2,), reason)
+            shown += bad_end(result, (2,), reason)
             if str(run / written[name]) not in result.errors:
                 shown.append(f"{name} does not name the file: {result.errors}")
             if (after := contents(run)) != before:

@@ -93,9 +93,9 @@ def command_case(number: int) -> tuple[str, Callable[[], str | None]]:
     command, options = _COMMANDS[number % len(_COMMANDS)]
     odd = [option for option in options if rng.uniform() < 1.5 / len(options)] or [options[number % len(options)]]
     choices = _TEXTS if rng.uniform() < 0.6 else _GOOD_TEXTS
-    words = []
+    arguments = []
     for option in odd:
-        words += [option] if option in _FLAGS else [option, choices[int(rng.integers(len(choices)))]]
+        arguments += [option] if option in _FLAGS else [option, choices[int(rng.integers(len(choices)))]]
 
     def run() -> str | None:
         with tempfile.TemporaryDirectory() as folder:
@@ -106,10 +106,10 @@ def command_case(number: int) -> tuple[str, Callable[[], str | None]]:
                 before = ["export", str(fitted_run()), "-o", f"{folder}/out", "--format", "csv"]
             else:
                 before = [command, str(fitted_run())]
-            code, wrong = invoke([*before, *words])
+            code, wrong = invoke([*before, *arguments])
             return wrong or (REFUSED if code else None)
 
-    return f"{command} {' '.join(words)[:80]!r}", run
+    return f"{command} {' '.join(arguments)[:80]!r}", run
 
 
 # ---------------------------------------------------------------------------------------------------------------- runs
@@ -218,8 +218,8 @@ def _two_chunks(folder: Path) -> list[str]:
     return ["fit", str(folder / "data.csv"), "-o", str(folder / "run"), *FIT, "--steps", "50"]
 
 
-def _other_checkpoint(rng: np.random.Generator, path: Path) -> str:
-    """Change a checkpoint that stays readable; return a description of the change."""
+def _other_checkpoint(rng: np.random.Generator, path: Path) -> tuple[str, str]:
+    """Change a checkpoint that stays readable; return the kind of change and the changed array or entry."""
     header, arrays = archive.read(path)
     name = str(rng.choice(list(arrays) if rng.uniform() < 0.6 else ["history", "best"]))
     found, kind = arrays[name], str(rng.choice(["gone", "shape", "dtype", "numbers", "header", "more"]))
@@ -240,7 +240,7 @@ def _other_checkpoint(rng: np.random.Generator, path: Path) -> str:
         part[name] = _any_json(rng)
     with suppress(ValueError):  # a number that a header cannot hold: left unchanged
         archive.write(path, header, arrays)
-    return f"{kind} of {name}"
+    return kind, name
 
 
 def checkpoint_case(number: int) -> tuple[str, Callable[[], str | None]]:
@@ -251,13 +251,14 @@ def checkpoint_case(number: int) -> tuple[str, Callable[[], str | None]]:
     def run() -> str | None:
         whole = Path(_unfinished().name)
         with tempfile.TemporaryDirectory() as name:
-            folder, told, hopeless = Path(name) / "copy", how, True
+            folder, change, hopeless = Path(name) / "copy", how, True
             shutil.copytree(whole, folder)
             checkpoint = folder / "run" / "checkpoint"
             if how == "craft":
-                told = _other_checkpoint(rng, checkpoint)
+                kind, changed = _other_checkpoint(rng, checkpoint)
+                change = f"{kind} of {changed}"
                 # Changed numbers cannot be detected, and additional arrays do no harm.
-                hopeless = not told.startswith(("numbers", "more")) and not _same(checkpoint, whole / "run/checkpoint")
+                hopeless = kind not in ("numbers", "more") and not _same(checkpoint, whole / "run/checkpoint")
             elif how == "bytes":
                 checkpoint.write_bytes(_damage(rng, checkpoint.read_bytes()))
                 with suppress(archive.ModelFileError):
@@ -274,9 +275,9 @@ def checkpoint_case(number: int) -> tuple[str, Callable[[], str | None]]:
             ):  # the progress bar is not a message
                 code, wrong = invoke([*_two_chunks(folder), "--resume"])
             if wrong or code:
-                return f"{told}: {wrong}" if wrong else REFUSED
+                return f"{change}: {wrong}" if wrong else REFUSED
             if hopeless:
-                return f"{told}: a damaged checkpoint was read"
+                return f"{change}: a damaged checkpoint was read"
             model = gf.load_run(folder / "run")
             return finite(model.posterior(num_draws=50).mean())
 

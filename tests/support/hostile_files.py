@@ -37,7 +37,7 @@ class TableFile(NamedTuple):
     Attributes
     ----------
     how
-        In words.
+        Description.
     content
         Its bytes.
     options

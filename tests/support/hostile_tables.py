@@ -139,9 +139,9 @@ def _decimals(X: np.ndarray) -> tuple[Any, np.ndarray]:
 
 def _objects(X: np.ndarray) -> tuple[Any, np.ndarray]:
     """None, NA, NaT and NaN in turn for what is missing."""
-    out, words = X.astype(object), [None, pd.NA, pd.NaT, float("nan")]
+    out, blanks = X.astype(object), [None, pd.NA, pd.NaT, float("nan")]
     for k, (i, j) in enumerate(np.argwhere(np.isnan(X))):
-        out[i, j] = words[k % 4]
+        out[i, j] = blanks[k % 4]
     return pd.DataFrame(out), X
 
 

@@ -97,8 +97,8 @@ def load(file: Path, origin: dict[str, str]) -> list[Outcome]:
         raise ValueError(f"{file} has no versions and settings. Remove it to measure again")
     names = [name for name in {**origin, **theirs} if theirs.get(name) != origin.get(name)]
     if names:
-        told = "; ".join(f"{name} {theirs.get(name, 'none')}, now {origin.get(name, 'none')}" for name in names)
-        raise ValueError(f"{file} is of another run: {told}. Remove it to measure again")
+        changes = "; ".join(f"{name} {theirs.get(name, 'none')}, now {origin.get(name, 'none')}" for name in names)
+        raise ValueError(f"{file} is of another run: {changes}. Remove it to measure again")
     found = []
     for sampler, d, index, lam, q, *numbers in rows[end + 1 :]:
         ranks, covered = tuple(map(int, numbers[:3])), tuple(map(int, numbers[3:6]))

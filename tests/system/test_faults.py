@@ -1,4 +1,4 @@
-"""Killed, out of space, interrupted, two at once: files are old or new, fits go on, and one line says what happened."""
+"""Killed, out of space, interrupted, two at once: files are old or new, fits continue, and one line says why."""
 
 import shutil
 import signal
@@ -78,7 +78,7 @@ def test_a_killed_refit_keeps_the_earlier_fit_and_while_it_lived_refused_a_secon
     processes.wait_until(first, (run / ".next" / "checkpoint").exists)
     first.send_signal(signal.SIGSTOP)  # so that it does not end before the second one begins
     second = processes.end(processes.start(*arguments))
-    assert faults.speech(second, (2,), f"another ggmflow is at work in {run}: wait for it") == []
+    assert faults.bad_end(second, (2,), f"another ggmflow is at work in {run}: wait for it") == []
     first.kill()
     assert processes.end(first).code == -signal.SIGKILL
     assert faults.bytes_of(run, MODEL, EDGES, RECORD) == faults.bytes_of(stage.old, MODEL, EDGES, RECORD)
@@ -97,7 +97,7 @@ def test_a_signal_ends_the_program_in_one_line(stage, number, begun):
     else:
         result = processes.hit(process, 0.2, number)
         assert result.errors == "Interrupted.\n" and not run.exists()
-    assert faults.speech(result, (128 + number,), "Interrupted") == []
+    assert faults.bad_end(result, (128 + number,), "Interrupted") == []
 
 
 @contextmanager
@@ -143,5 +143,5 @@ def test_the_checks_see_damage(stage):
     assert [line.split(":")[0] for line in faults.damage(run)] == [REPORT]
     traceback = processes.Ended(1, "Traceback (most recent call last):\n", True)
     silent, wrong = processes.Ended(130, "", True), processes.Ended(1, "Interrupted.\n", True)
-    assert all(faults.speech(each, (130,), "Interrupted") for each in (traceback, silent, wrong))
+    assert all(faults.bad_end(each, (130,), "Interrupted") for each in (traceback, silent, wrong))
     assert archive.read(run / MODEL)
