@@ -10,7 +10,8 @@ OLDEST_TESTS := $(addprefix tests/, explorer/test_server.py data/test_scatter.py
 # Of the estimator only scikit-learn's checks: its other tests are slow to compile.
 OLDEST_PARTS := (not test_graphical_flow or scikit_learn_checks) and not ctrl_c and not no_move_waits
 
-.PHONY: demo test test-slow test-all test-oldest lint type docs check clean benchmark-exact benchmark-glasso
+.PHONY: demo test test-slow test-all test-oldest lint type docs check clean benchmark-exact benchmark-glasso \
+	reproduce-toy reproduce-edges reproduce-blanket reproduce-runtime
 
 demo: $(VENV)/.installed
 	$(BIN)/ggmflow demo
@@ -44,6 +45,22 @@ check: test-all lint type docs
 
 benchmark-%: $(VENV)/.installed-benchmark
 	$(BIN)/python -m benchmarks.$*
+
+# The paper's experiments, into a directory of their own: `make reproduce-toy REPRODUCED=elsewhere` chooses another one.
+# Finished jobs are kept, so the same command continues an interrupted run.
+REPRODUCED ?= results/paper
+
+reproduce-toy: $(VENV)/.installed-experiments  ## toy problem: intervals, modes, choice of λ, both architectures (80 min)
+	$(BIN)/python -m experiments.paper toy -o $(REPRODUCED)
+
+reproduce-edges: $(VENV)/.installed-experiments  ## edges found by flows, exact posteriors and penalized likelihoods (2 h)
+	$(BIN)/python -m experiments.paper edges -o $(REPRODUCED)
+
+reproduce-blanket: $(VENV)/.installed-experiments  ## clinical variables among genes in three real tables (35 min)
+	$(BIN)/python -m experiments.paper blanket -o $(REPRODUCED)
+
+reproduce-runtime: $(VENV)/.installed-experiments $(VENV)/.installed-benchmark  ## cost compared with samplers (45 min)
+	$(BIN)/python -m experiments.paper runtime -o $(REPRODUCED)
 
 # One stamp per extra, renewed when pyproject.toml changes, so a second call installs nothing.
 $(VENV)/bin/python:

@@ -1,4 +1,4 @@
-"""Are the answers after a fit right? Evidence, the choice of λ, modes and refinement, against exact answers.
+"""Accuracy of the answers after a fit: evidence, the choice of λ, modes and refinement, against exact answers.
 
     python -m benchmarks.answers [--only small,closed,prior,agree,select,range,path,refine]
 
@@ -33,7 +33,8 @@ from scipy.special import gammaln
 from sklearn import datasets
 
 import ggmflow as gf
-from benchmarks.continuum import LEVELS, MARGINALS, TOY_RANGE, Report
+from benchmarks.problems import LEVELS, MARGINALS, TOY_RANGE
+from benchmarks.report import Report
 from experiments.paper.choice import cross_validation
 from ggmflow.baselines import graphical_lasso
 from ggmflow.baselines.nonconvex import nonconvex_precision
@@ -43,8 +44,7 @@ from ggmflow.evidence.normalizer import log_normalizer
 from ggmflow.evidence.prior import Prior, fit_prior, prior_ranges
 from ggmflow.evidence.prior_integral import integrate_prior
 from ggmflow.model.conditions import Ranges
-from ggmflow.modes.path import solve_path
-from ggmflow.modes.problem import make_problem
+from ggmflow.modes.path import make_problem, solve_path
 from ggmflow.posterior.flow_source import FlowSource
 
 FILE = Path("results/answers.csv")
@@ -119,7 +119,7 @@ def run_closed(report: Report) -> None:
     S, n = model.scatter_.matrix, model.scatter_.n
     closed = log_wishart(n, S + lam * np.eye(15)) - log_wishart(0, lam * np.eye(15)) - 7.5 * n * np.log(2 * np.pi)
     report.add("closed", "|evidence − closed form|", abs(row.log_evidence - closed), row.se, bar="≤ 0.01", digits=".4f")
-    prior = fit_prior(15, 15, prior_ranges(model.ranges_._replace(lam=TOY_RANGE, q=(0.25, 1.25))))
+    prior = fit_prior(15, 15, prior_ranges(Ranges(TOY_RANGE, (0.25, 1.25), (1.0, 1.0))))
     assert isinstance(prior, Prior)
     values = []
     for k, at in enumerate((0.5, 2.0, 8.0)):
@@ -135,7 +135,7 @@ def run_closed(report: Report) -> None:
 
 
 def run_prior(report: Report) -> None:
-    """The two ways to the prior's normalizer."""
+    """The prior's normalizer by its flow and by integration."""
     ranges = Ranges((10**-0.5, 10.0), (0.25, 1.25), (1.0, 1.0))
     flow, begin = fit_prior(15, 15, ranges), time.perf_counter()
     integral, z = integrate_prior(15, 15, ranges), []
@@ -222,7 +222,7 @@ def run_refine(report: Report) -> None:
 
 
 class PowerPenalty(NamedTuple):
-    """|ω|^q as skglm's reweighting wants it."""
+    """|ω|^q in the interface of skglm's reweighting."""
 
     q: float
 

@@ -1,40 +1,35 @@
-"""Does one fit hold the whole continuum of (λ, q, T)? All measurements of the flow against exact answers, in one run.
+"""Measure how well one fit holds the whole continuum of (λ, q, T), against exact answers.
 
     python -m benchmarks.continuum [--only toy,cold,path,d30,d100,blanket,marginals] [--quick]
 
 gap = log Z − ELBO, in nats. log Z comes from bridge sampling along a path of exact-sampler draws from a Wishart density
-to the posterior (`benchmarks.bridge`), in which the flow has no part; beside it stands the gap with log Z from a bridge
-between exact draws and the flow. ESS is the relative effective sample size of importance weights, Pareto-smoothed, as
-`Posterior.diagnostics` gives it. Times of fits include compilation, with compiled programs thrown away before and no
-cache on disk; `cores` is CPU time over wall time: below the number of cores, other work shared the machine.
-Quantile errors are mean |difference| from the exact sampler's 5, 50 and 95 % quantiles over all entries, in units of
-the exact posterior sd. The exact sampler's own error is half the difference between two halves of its chains.
-Results also go to results/continuum.csv; an item that is not measured again keeps its lines there.
+to the posterior (`tests.support.wishart_bridge`), which does not involve the flow. A second estimate of the gap takes
+log Z from a bridge between exact draws and the flow. ESS is the relative effective sample size of importance weights,
+Pareto-smoothed, as `Posterior.diagnostics` gives it. Times of fits include compilation: compiled programs are thrown
+away before, and there is no cache on disk. `cores` is CPU time over wall time: below the number of cores, others
+shared the machine. Quantile errors are mean |difference| from the exact sampler's 5, 50 and 95 % quantiles over all
+entries, in units of the exact posterior sd. The exact sampler's own error is half the difference between two halves of
+its chains. Results also go to results/continuum.csv; an item that is not measured again keeps its lines there.
 """
 
 import argparse
-import os
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from functools import cached_property
-from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ["GGMFLOW_CACHE"] = "off"
-
 import jax
 import numpy as np
-import pandas as pd
 from jaxtyping import Float
 from rich.console import Console
 from rich.table import Table
 
 import ggmflow as gf
-from benchmarks.bridge import log_normalizers
+from benchmarks.problems import BLANKET, D30, D100, LEVELS, MARGINALS, TOY, Problem
+from benchmarks.report import Report
 from ggmflow import gibbs
 from ggmflow.baselines import graphical_lasso
 from ggmflow.data.scatter import Scatter
@@ -45,109 +40,18 @@ from ggmflow.train.loop import CHUNK, Settings, train
 
 FILE = Path("results/continuum.csv")
 Q_RANGE = (0.25, 1.25)
-LEVELS = [0.05, 0.5, 0.95]
 COLD = 0.01  # the lowest temperature
-SLOW = 6  # times as many exact chains for λ < 1, where they mix slowly
 PUBLISHED_RMSE = 0.052  # of the paper, T = 0.01
 NUM_DRAWS = 4000  # of the flow, for ELBO, ESS and the bridge
 NUM_QUANTILE_DRAWS = 20_000  # their own error: below 0.015 sd from plain draws
 
 
-class Effort(NamedTuple):
-    """Length of exact chains, those at the points (`num_chains` each) or those of a path (`num_chains` per rung)."""
-
-    num_chains: int
-    num_draws: int
-    num_warmup: int
-    thin: int = 1
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """Simulated data, the range of λ that a flow is fitted for, the points looked at, and the expense of exact answers.
-
-    Attributes
-    ----------
-    points
-        (λ, q), all at T = 1.
-    path, rungs
-        Effort and number of bridges for log Z, where it is wanted.
-    """
-
-    name: str
-    d: int
-    n: int
-    seed: int
-    lam_range: tuple[float, float]
-    points: list[tuple[float, float]]
-    exact: Effort
-    path: Effort | None = None
-    rungs: int = 0
-    n_query: int | None = None
-
-    @cached_property
-    def X(self) -> Float[np.ndarray, "n d"]:
-        return toy_problem(self.d, self.n, random_state=self.seed)[0]
-
-    @cached_property
-    def scatter(self) -> Scatter:
-        return Scatter.from_data(self.X)
-
-    @cached_property
-    def chains(self) -> list[gibbs.Chains]:
-        """Exact draws at every point."""
-        size, num_draws, num_warmup, thin = self.exact
-        sizes = np.array([SLOW * size if lam < 1 else size for lam, _ in self.points])
-        lam, q = np.repeat(np.array(self.points), sizes, axis=0).T
-        options: dict[str, Any] = {"num_draws": num_draws, "num_warmup": num_warmup, "thin": thin}
-        chains = gibbs.sample(jax.random.key(11), self.scatter, lam, q, **options)
-        ends = np.cumsum(sizes)
-        return [chains.select(np.arange(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
-
-    @cached_property
-    def log_normalizers(self) -> list[Estimate]:
-        """log Z at every point."""
-        assert self.path is not None
-        lam, q = (list(values) for values in zip(*self.points, strict=True))
-        draws, (size, num_draws, num_warmup, _) = [chains.pooled for chains in self.chains], self.path
-        lengths = {"num_replicas": size, "num_draws": num_draws, "num_warmup": num_warmup}
-        return log_normalizers(jax.random.key(12), self.scatter, lam, q, draws, num_rungs=self.rungs, **lengths)
-
-    def timed_chains(self) -> tuple[gibbs.Chains, float]:
-        """Exact draws at the only point and the seconds they took, compilation and warm-up left out."""
-        ((lam, q),), (size, num_draws, num_warmup, thin) = self.points, self.exact
-
-        def run(seed: int, **options) -> gibbs.Chains:
-            return gibbs.sample(jax.random.key(seed), self.scatter, lam, q, n_query=self.n_query, thin=thin, **options)
-
-        # The first call compiles; the second, which counts, starts where it ended.
-        warm = run(15, num_chains=size, num_draws=min(50, num_draws), num_warmup=num_warmup)
-        begin = time.perf_counter()
-        chains = run(16, start=warm.draws[:, -1], num_draws=num_draws, num_warmup=0)
-        self.__dict__["chains"] = [chains]  # they serve as exact draws too
-        return chains, time.perf_counter() - begin
-
-    def cheaper(self) -> "Problem":
-        """The same with chains too short to mean anything."""
-        path = self.path and Effort(1, 20, 20)
-        return replace(self, exact=Effort(4, 50, 50), path=path, rungs=min(self.rungs, 4))
-
-
-TOY_RANGE, WIDE_RANGE = (10**-0.5, 10.0), (1.0, 100.0)
-QS = (1.0, 0.5, 0.25)
-TOY_POINTS, WIDE_POINTS = list(product((0.5, 2.0, 8.0), QS)), list(product((2.0, 10.0, 50.0), QS))
-TOY = Problem("d = n = 15", 15, 15, 0, TOY_RANGE, TOY_POINTS, Effort(8, 1000, 2000, 12), Effort(8, 600, 100), 12)
-D30 = Problem("d = 30, n = 25", 30, 25, 0, WIDE_RANGE, WIDE_POINTS, Effort(8, 200, 200), Effort(1, 300, 100), 16)
-# Points on the diagonal of the grid.
-D100 = Problem("d = 100, n = 60", 100, 60, 0, WIDE_RANGE, WIDE_POINTS[::4], Effort(20, 400, 300), Effort(1, 40, 40), 30)
-BLANKET = Problem("s = 6, t = 312, n = 190", 318, 190, 0, TOY_RANGE, [(2.0, 0.5)], Effort(64, 200, 150), n_query=6)
-MARGINALS = [TOY, replace(TOY, name="d = 15, n = 40", n=40, seed=1), replace(TOY, name="d = 15, n = 8", n=8, seed=2)]
 COST_SIZES = [(15, 15), (30, 25), (60, 40), (100, 60)]  # d, n
 COST_BATCH = 32
 
 
 class Fit(NamedTuple):
-    """A fitted model and what it took."""
+    """A fitted model, its seconds and the cores it kept busy."""
 
     model: Any
     seconds: float
@@ -171,57 +75,20 @@ class PointResult(NamedTuple):
         return Estimate(self.log_z.value - self.elbo.value, float(np.hypot(self.log_z.se, self.elbo.se)))
 
 
-class Report:
-    """Lines of results: printed as tables, item by item, and kept in a file, if one is given."""
-
-    def __init__(self, console: Console, file: Path | None):
-        self.console, self.file = console, file
-        self.run = datetime.now().isoformat(timespec="seconds")
-        self.lines: list[dict[str, Any]] = []
-
-    def add(self, item: str, what: str, value: float, se: float | None = None, *, bar: str = "", digits: str = ".3f"):
-        """One number; `bar` is "≤ 0.7" or "≥ 0.25" or nothing."""
-        line = {"run": self.run, "item": item, "what": what.strip(), "value": value, "se": se, "bar": bar}
-        if bar:
-            limit = float(bar[1:])
-            line["passed"] = bool(value <= limit if bar[0] == "≤" else value >= limit)
-        self.lines.append(line | {"label": what, "digits": digits})
-
-    def finish(self, item: str, title: str, note: str = "") -> None:
-        """Print the lines of an item and write them to the file."""
-        self.console.print(f"[bold]{title}[/]", highlight=False)
-        table = Table()
-        for column in ("", "measured", "±", "must be", ""):
-            table.add_column(column, justify="right" if column else "left")
-        lines = [line for line in self.lines if line["item"] == item]
-        for line in (line for line in lines if line["label"]):
-            se = "" if line["se"] is None else f"{line['se']:.2g}"
-            mark = {True: "[green]✓[/]", False: "[red]✗[/]", None: ""}[line.get("passed")]
-            table.add_row(line["label"], format(line["value"], line["digits"]), se, line["bar"], mark)
-        self.console.print(table, *([note] if note else []), highlight=False)
-        if self.file is None:
-            return
-        new = pd.DataFrame(lines).drop(columns=["label", "digits"])
-        if self.file.exists():
-            old = pd.read_csv(self.file)
-            new = pd.concat([old[old["item"] != item], new]) if len(old) else new
-        self.file.parent.mkdir(exist_ok=True)
-        new.to_csv(self.file, index=False)
-
-    def add_points(self, item: str, name: str, results: list[PointResult]) -> None:
-        """Print a table of single points now; their lines go to the file."""
-        self.console.print(f"[bold]{name}, point by point[/]", highlight=False)
-        table = Table()
-        for column in ("λ", "q", "log Z (path)", "log Z (flow bridge)", "ELBO", "gap", "ESS", "k̂"):
-            table.add_column(column, justify="right")
-        for point in results:
-            bridged = "–" if point.bridged is None else _show(point.bridged)
-            numbers = (_show(point.log_z), bridged, _show(point.elbo), _show(point.gap))
-            table.add_row(f"{point.lam:g}", f"{point.q:g}", *numbers, f"{point.ess:.3f}", f"{point.khat:.2f}")
-            for what, (value, se) in {"gap": point.gap, "log Z": point.log_z, "ESS": (point.ess, None)}.items():
-                self.add(item, f"{name}: {what} at λ = {point.lam:g}, q = {point.q:g}", value, se=se)
-                self.lines[-1]["label"] = ""  # not in the item's own table
-        self.console.print(table)
+def add_points(report: Report, item: str, name: str, results: list[PointResult]) -> None:
+    """Print a table of single points now, and add their lines to the file."""
+    report.console.print(f"[bold]{name}, point by point[/]", highlight=False)
+    table = Table()
+    for column in ("λ", "q", "log Z (path)", "log Z (flow bridge)", "ELBO", "gap", "ESS", "k̂"):
+        table.add_column(column, justify="right")
+    for point in results:
+        bridged = "–" if point.bridged is None else _show(point.bridged)
+        numbers = (_show(point.log_z), bridged, _show(point.elbo), _show(point.gap))
+        table.add_row(f"{point.lam:g}", f"{point.q:g}", *numbers, f"{point.ess:.3f}", f"{point.khat:.2f}")
+        for what, (value, se) in {"gap": point.gap, "log Z": point.log_z, "ESS": (point.ess, None)}.items():
+            report.add(item, f"{name}: {what} at λ = {point.lam:g}, q = {point.q:g}", value, se=se)
+            report.lines[-1]["label"] = ""  # not in the item's own table
+    report.console.print(table)
 
 
 def _show(estimate: Estimate) -> str:
@@ -356,7 +223,7 @@ class Benchmark:
         ):
             # The inverse of the published architecture is slow, and it is too far from the posterior for a bridge.
             results = evaluate(model, problem, bridge=name == "structured")
-            report.add_points(item, f"{name}, {trained}", results)
+            add_points(report, item, f"{name}, {trained}", results)
             gap = _mean([point.gap for point in results])
             ess = float(np.median([point.ess for point in results]))
             report.add(item, f"{name}: seconds to fit", seconds, bar=bar_seconds, digits=".1f")
@@ -397,7 +264,7 @@ class Benchmark:
         problem, report = self.problems[D30.name], self.report
         model, seconds, cores = timed_fit(problem, **self.options)
         results = evaluate(model, problem)
-        report.add_points("d30", "structured, T = 1 alone", results)
+        add_points(report, "d30", "structured, T = 1 alone", results)
         gap = _mean([point.gap for point in results])
         report.add("d30", "seconds to fit", seconds, bar="≤ 180", digits=".1f")
         report.add("d30", "cores used", cores, digits=".1f")
@@ -411,7 +278,7 @@ class Benchmark:
         problem, report = self.d100, self.report
         model, seconds, cores = timed_fit(problem, **self.options)
         results = evaluate(model, problem, bridge=False)  # no overlap to bridge
-        report.add_points("d100", "structured, T = 1 alone", results)
+        add_points(report, "d100", "structured, T = 1 alone", results)
         entries = problem.d * (problem.d + 1) // 2
         gap = _mean([point.gap for point in results])
         report.add("d100", "seconds to fit", seconds, bar="≤ 900", digits=".1f")

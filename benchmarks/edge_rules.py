@@ -48,7 +48,7 @@ def false_share(found: np.ndarray, actual: np.ndarray) -> float:
 
 
 def graphs(n: int) -> Iterator[tuple[float, ...]]:
-    """Ten graphs of 30 variables: what each rule makes of n rows."""
+    """Scores of each rule on ten graphs of 30 variables with n rows."""
     upper = np.triu_indices(30, 1)
     for seed in range(_SEEDS):
         truth = sparse_precision(30, graph=("hub", "band", "random")[seed % 3], random_state=seed)

@@ -98,7 +98,7 @@ def solvers() -> dict[str, Solver]:
 
 
 def measure(solver: Solver, S: Matrix, rho: float) -> Measurement | str:
-    """Best time of up to three, or what went wrong."""
+    """Best time of up to three, or the error."""
     seconds = []
     while not seconds or (len(seconds) < 3 and seconds[-1] < REPEAT_BELOW):
         start = time.perf_counter()

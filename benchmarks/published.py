@@ -3,7 +3,7 @@
     python -m benchmarks.published [--seconds 60] [--more] [--published-only]
 
 The published architecture, its settings and the environment that it runs in are those of
-`experiments.paper.runtime.published`; what favours it stands there too. ggmflow's compilation is counted.
+`experiments.paper.runtime.published_flow`; what favours it stands there too. ggmflow's compilation is counted.
 
 Both get the toy problem d = n = 15, λ ∈ [10^-½, 10], q ∈ [¼, 1¼]. What is compared is the ELBO, the mean over draws of
 log p̃(Ω) − log q(Ω), both with respect to Lebesgue measure on the entries of Ω, T = 1, averaged over λ ∈ {½, 2, 8} and
@@ -28,11 +28,11 @@ from rich.console import Console
 from rich.table import Table
 
 import ggmflow as gf
-from experiments.paper.runtime.published import (
+from experiments.paper.published import TRAINING_STEPS
+from experiments.paper.runtime.published_flow import (
     LAM_RANGE,
     POINTS,
     Q_RANGE,
-    TRAINING_STEPS,
     Published,
     PublishedFlowError,
     Settings,

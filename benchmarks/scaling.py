@@ -1,4 +1,4 @@
-"""How time and memory of a training grow with the number of variables, and what that means beyond what fits.
+"""Growth of time and memory of a training with the number of variables, extrapolated to larger sizes.
 
     python -m benchmarks.scaling [--quick]
 
@@ -13,10 +13,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.training import Outcome, train
 from ggmflow.train.loop import default_settings
+from tests.support.training import Outcome, train
 
-WHOLE = (170, 240, 340)  # one kind of flow: up to 160 variables there are leanings
+WHOLE = (170, 240, 340)  # one kind of flow: up to 160 variables entries have couplings
 BLANKET, QUERY = (300, 600, 1200), 6
 BEYOND = (1000, 5000)
 

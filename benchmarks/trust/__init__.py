@@ -1,4 +1,4 @@
-"""What is promised of trust, measured: one module for each kind of promise, each with
+"""Measurements behind docs/trust.md: one module for each promise, each with
 
     measure(quick: bool) -> list[Row]
 
@@ -14,13 +14,13 @@ class Row(NamedTuple):
     Attributes
     ----------
     what : str
-        What was measured, with its sizes.
+        The measured quantity, with its sizes.
     value : str
-        What came out, as people read it.
+        The result as text.
     bar : str
-        What must hold; empty where a number is only told.
+        The requirement; empty if there is none.
     holds : bool or None
-        Whether it does; None without a bar.
+        Whether the requirement is met; None without one.
     """
 
     what: str

@@ -28,7 +28,7 @@ BEGIN, END = "<!-- table of benchmarks.trust -->", "<!-- end of the table -->"
 
 
 def main() -> None:
-    """Print one table; exit with 1 if something promised does not hold."""
+    """Print one table; exit with 1 if a requirement is not met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(ITEMS), help="items, separated by commas (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="small sizes")
@@ -45,14 +45,14 @@ def main() -> None:
         found[item] = import_module(f"benchmarks.trust.{item}").measure(asked.quick)
         console.print(f"{item}: {(time.perf_counter() - begin) / 60:.1f} min", style="dim")
         if asked.write:
-            write({item: found[item]})  # what is measured is kept, whatever becomes of the next
+            write({item: found[item]})  # kept even if the next item fails
     console.print(as_table(found))
     broken = [row.what for rows in found.values() for row in rows if row.holds is False]
     sys.exit(f"does not hold: {'; '.join(broken)}" if broken else None)
 
 
 def as_table(found: dict[str, list[Row]]) -> Table:
-    """For a terminal."""
+    """The rows as a table for the terminal."""
     table = Table("", "measured", "result", "must be", "")
     for item, rows in found.items():
         for k, row in enumerate(rows):
@@ -63,7 +63,7 @@ def as_table(found: dict[str, list[Row]]) -> Table:
 
 
 def write(found: dict[str, list[Row]]) -> None:
-    """Into the file, and from there into the page."""
+    """Write the rows to the CSV file, and the table of that file to the page."""
     lines = {}
     if FILE.exists():
         with FILE.open(encoding="utf-8", newline="") as file:
@@ -83,14 +83,14 @@ def write(found: dict[str, list[Row]]) -> None:
 
 
 def _today() -> str:
-    """The day, and what decides about a result."""
+    """The date and the versions that results depend on."""
     known = versions()
     packages = ", ".join(f"{name} {known[name]}" for name in ("ggmflow", "jax", "numpy"))
     return f"{date.today()}, {packages}, Python {known['python']}, {platform.system()}"
 
 
 def as_markdown(lines: list[list[str]]) -> str:
-    """The table of the page."""
+    """The table of the page in Markdown."""
     rows = [["", "measured", "result", "must be", "holds"], ["---"] * 5]
     for k, (item, *cells) in enumerate(lines):
         rows.append(["" if k and lines[k - 1][0] == item else f"**{item}**", *cells])

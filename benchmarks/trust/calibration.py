@@ -1,323 +1,63 @@
-"""Simulation-based calibration of the exact sampler, the flow and the weighted flow: are their posteriors right?
-
-    Ω₀ ~ p(· | λ, q),    rows of X ~ N(0, Ω₀⁻¹),    Ω₁ … Ω_L ~ what is tested, given X,    rank = #{l : f(Ω_l) < f(Ω₀)}
-
-Where Ω₁ … Ω_L come from the posterior, Ω₀ is one more draw of it: for every f, λ and q the rank is uniform on 0 … L
-(Talts et al. 2018), and an interval of 90 % holds f(Ω₀) in 90 % of all replications. f is a diagonal entry, an
-off-diagonal entry (both chosen at random in every replication) or log det Ω. S = XᵀX is neither centred nor scaled: the
-model, whose mean is known, is taken as it is, at T = 1. Two mistakes go the same way and must be seen. What it costs to
-centre rows by their own mean is told.
+"""Calibration of the exact sampler, the flow and the weighted flow (`tests.support.calibration`).
 
     python -m benchmarks.trust.calibration [--quick]
 
-The full run keeps every replication in results/calibration.csv, with what made it. One that was cut goes on, one that
-is complete is only summed up again, and one of other code, versions or settings is refused: remove the file to measure
-anew. It writes docs/tables/calibration.csv, with every p-value and every coverage, and docs/assets/calibration.png.
+The full run keeps every replication in results/calibration.csv, with versions and settings. An interrupted run
+continues, a complete one is only summed up again, and one of other versions or settings is an error: remove the file to
+measure again. It writes docs/tables/calibration.csv, with every p-value and every coverage, and
+docs/assets/calibration.png.
 """
 
 import argparse
 import csv
-import hashlib
-import subprocess
-import time
-import warnings
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Float
 from rich.console import Console
 from rich.table import Table
-from scipy import stats
 
-import ggmflow as gf
 from benchmarks.trust import Row
-from benchmarks.trust.ranks import (
+from ggmflow.posterior.weights import khat_limit
+from tests.support.calibration import (
+    CENTRED,
+    FLOW,
+    LESS_MEAN,
+    MISTAKES,
+    ROWS,
+    SAMPLERS,
+    SHAPE,
+    WARM,
+    check_truths,
+    make_jobs,
+    problems,
+    run,
+)
+from tests.support.ranks import (
     BAR,
     FUNCTIONS,
-    LEVEL,
     L,
     Line,
     Outcome,
     coverage_band,
     coverage_lines,
     draw,
-    load,
     p_values,
     pick,
     rank_lines,
-    save,
     values,
 )
-from ggmflow import gibbs
-from ggmflow.data.scatter import Scatter
-from ggmflow.posterior.weights import khat_limit
-from ggmflow.storage.archive import versions
 
 DONE, TABLE = Path("results/calibration.csv"), Path("docs/tables/calibration.csv")
 FIGURE = Path("docs/assets/calibration.png")
-SEED = 20231210  # chosen once, before anything was seen
-ROWS = {3: 10, 6: 15}  # d → n
-CONDITIONS = tuple(product((1.0, 4.0), (1.0, 0.5, 0.25)))  # (λ, q), which take turns
-EXACT, FLOW, WEIGHTED = SAMPLERS = ("exact sampler", "flow", "weighted flow")
-SHAPE, NARROW = MISTAKES = ("γ of shape n/2", "sd × 0.7")
-WARM = ("flow over temperatures", "weighted flow over temperatures")
-# Rows less their own mean: how many there are, and what is given for n.
-CENTRED = {f"{n} rows less their mean, n = {given}": (n, given) for n in (10, 50) for given in (n, n - 1)}
-LESS_MEAN = next(iter(CENTRED))  # whose outcome comes first
 REPLICATIONS, NUM_CENTRED, NUM_WARM = 210, 600, 102
 SEEN = 1e-4  # a mistake is seen if a p-value is below
-# Draws of an entry four sweeps apart are nearly independent: measured for the prior at d = 6.
-PRIOR_SWEEPS = 500
-CHAINS: dict[str, Any] = {"num_chains": L, "num_draws": 5, "num_warmup": 50, "thin": 10}
-FIT: dict[str, Any] = {"lam": (0.5, 8.0), "q": (0.25, 1.25), "temperature": 1.0, "steps": 300, "progress": False}
-WARM_FIT = FIT | {"temperature": (0.01, 1.0), "steps": 1500}  # both are the defaults
-TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-
-
-class Problem(NamedTuple):
-    """A replication: the truth, the data, and which entries are looked at.
-
-    Attributes
-    ----------
-    index
-        Its number, which seeds all that is drawn for it.
-    lam, q
-        Of prior and posterior.
-    truth : (d, d) array
-        Ω₀.
-    scatter
-        The data.
-    entries : (i, (j, k))
-        Positions of a diagonal and of an off-diagonal entry.
-    """
-
-    index: int
-    lam: float
-    q: float
-    truth: Float[np.ndarray, "d d"]
-    scatter: Scatter
-    entries: tuple[int, tuple[int, int]]
-
-    def functions(self, Omega: Float[np.ndarray, "... d d"]) -> Float[np.ndarray, "f ..."]:
-        """The three f of matrices."""
-        i, (j, k) = self.entries
-        return np.stack([Omega[..., i, i], Omega[..., j, k], np.linalg.slogdet(Omega)[1]])
-
-
-def scatter_of(S: Float[np.ndarray, "d d"], n: int) -> Scatter:
-    """S and n as they are."""
-    d = len(S)
-    return Scatter(S, n, np.zeros(d), np.ones(d), tuple(f"x{k}" for k in range(d)))
-
-
-def prior_draws(
-    d: int, lam: Float[np.ndarray, " N"], q: Float[np.ndarray, " N"], seed: int = 0
-) -> Float[np.ndarray, "N d d"]:
-    """One draw of the prior for each (λ, q), from a chain of its own: the exact sampler without data."""
-    key = jax.random.fold_in(jax.random.key(SEED), d + 100 * seed)
-    chains = gibbs.sample(key, Scatter.without_data(d), lam, q, num_draws=1, num_warmup=0, thin=PRIOR_SWEEPS)
-    return chains.draws[:, 0]
-
-
-def conditions(num: int) -> Float[np.ndarray, "2 num"]:
-    """λ and q of so many replications."""
-    return np.array([CONDITIONS[k % len(CONDITIONS)] for k in range(num)]).T
-
-
-@cache
-def problems(d: int, num: int) -> list[Problem]:
-    """Replications of one size."""
-    rng = np.random.default_rng([SEED, d])
-    lam, q = conditions(num)
-    out = []
-    for index, truth in enumerate(prior_draws(d, lam, q)):
-        # Ω₀ = CCᵀ, so C⁻ᵀz has the covariance Ω₀⁻¹.
-        X = np.linalg.solve(np.linalg.cholesky(truth).T, rng.standard_normal((d, ROWS[d])))
-        i, (j, k) = int(rng.integers(d)), rng.permutation(d)[:2].tolist()
-        scatter = scatter_of(X @ X.T, ROWS[d])
-        out.append(Problem(index, float(lam[index]), float(q[index]), truth, scatter, (i, (j, k))))
-    return out
-
-
-def check_truths(problems: list[Problem]) -> tuple[float, float]:
-    """z of a mean and p-value of a distribution that are known of the prior, with D = d(d+1)/2 free entries:
-
-    E λ(½ tr Ω + q Σ|ω_ij|^q) = D, because ∫p(cΩ) d(cΩ) does not depend on c;    at q = 1 the sum is Gamma(D).
-    """
-    d = len(problems[0].truth)
-    row, col = np.triu_indices(d, 1)
-    sums = []
-    for each in problems:
-        off = each.q * np.sum(np.abs(each.truth[row, col]) ** each.q)
-        sums.append(each.lam * (0.5 * np.trace(each.truth) + off))
-    z = (np.mean(sums) - d * (d + 1) / 2) / stats.sem(sums)
-    lasso = [value for value, each in zip(sums, problems, strict=True) if each.q == 1]
-    return float(z), float(stats.kstest(lasso, stats.gamma(d * (d + 1) / 2).cdf).pvalue)
-
-
-# ----------------------------------------------------------------------------------------------------- one replication
-def outcome(
-    sampler: str,
-    problem: Problem,
-    draws: Float[np.ndarray, "L d d"],
-    ends: Float[np.ndarray, "2 d d"],
-    log_det: Float[np.ndarray, " N"],
-    *known: float,
-) -> Outcome:
-    """Ranks of the truth among L draws; whether intervals, given or from draws of log det, hold it."""
-    truth, (i, (j, k)) = problem.functions(problem.truth), problem.entries
-    ranks = np.sum(problem.functions(draws) < truth[:, None], axis=1).tolist()
-    low, high = np.transpose([ends[:, i, i], ends[:, j, k], np.quantile(log_det, TAILS, method="hazen")])
-    covered, widths = ((low <= truth) & (truth <= high)).astype(int).tolist(), (high - low).tolist()
-    inside = (ends[0] <= problem.truth) & (problem.truth <= ends[1])
-    share = float(np.mean(inside[np.triu_indices(len(inside))]))
-    condition = (len(inside), problem.index, problem.lam, problem.q)
-    return Outcome(sampler, *condition, tuple(ranks), tuple(covered), tuple(widths), share, *known)
-
-
-def run_chains(problem: Problem, scatter: Scatter) -> Float[np.ndarray, "chains draws d d"]:
-    """The exact sampler from its own starts; the last states of chains are independent of each other."""
-    key = jax.random.fold_in(jax.random.key(SEED + 1), 1000 * len(problem.truth) + problem.index)
-    return gibbs.sample(key, scatter, problem.lam, problem.q, **CHAINS).draws
-
-
-def of_chains(sampler: str, problem: Problem, draws: Float[np.ndarray, "chains draws d d"]) -> Outcome:
-    """Ranks among the last states, intervals from all."""
-    pooled = draws.reshape(-1, *draws.shape[2:])
-    ends = np.quantile(pooled, TAILS, axis=0, method="hazen")
-    return outcome(sampler, problem, draws[:, -1], ends, np.linalg.slogdet(pooled)[1])
-
-
-def replicate_exact(problem: Problem) -> list[Outcome]:
-    """The exact sampler and two mistakes.
-
-    n enters a sweep in one place only, γ ~ Gamma(n/2 + 1, ·). The shape n/2 of a published sampler is therefore the
-    posterior of the same S with n − 2 rows.
-    """
-    S, n = problem.scatter.matrix, int(problem.scatter.n)
-    draws = run_chains(problem, problem.scatter)
-    mean = draws.mean(axis=(0, 1))
-    return [
-        of_chains(EXACT, problem, draws),
-        of_chains(SHAPE, problem, run_chains(problem, scatter_of(S, n - 2))),
-        of_chains(NARROW, problem, mean + 0.7 * (draws - mean)),
-    ]
-
-
-def replicate_centred(problem: Problem) -> list[Outcome]:
-    """The exact sampler on new rows, whose mean is taken from them.
-
-    With a flat prior of the mean the likelihood is that of centred rows with n − 1 for n: this should be calibrated.
-    """
-    out = []
-    for name, (rows, given) in CENTRED.items():
-        rng = np.random.default_rng([SEED, problem.index, rows])
-        z = rng.standard_normal((len(problem.truth), rows))
-        X = np.linalg.solve(np.linalg.cholesky(problem.truth).T, z).T
-        # S is the same in both: np.cov divides by n − 1.
-        scatter = Scatter.from_data(X, standardize=False)
-        if given != rows:
-            scatter = Scatter.from_covariance(np.cov(X, rowvar=False), given, standardize=False)
-        out.append(of_chains(name, problem, run_chains(problem, scatter)))
-    return out
-
-
-def replicate_warm(problem: Problem) -> list[Outcome]:
-    """A fit over the default range of temperatures, asked at T = 1."""
-    return replicate_flow(problem, WARM_FIT, WARM)
-
-
-def replicate_flow(
-    problem: Problem, fit: dict[str, Any] = FIT, names: tuple[str, str] = (FLOW, WEIGHTED)
-) -> list[Outcome]:
-    """A fit of its own, as it is and weighted: by importance weights if k̂ allows them, as the library does."""
-    seeds = np.random.SeedSequence([SEED, len(problem.truth), problem.index]).generate_state(4).tolist()
-    model = gf.GraphicalFlow(**fit, random_state=seeds[0]).fit(problem.scatter)
-    post = model.posterior(problem.lam, problem.q, random_state=seeds[1])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", gf.PoorFitWarning)
-        known = [float(post.diagnostics()[name] or 0.0) for name in ("khat", "ess")]
-        plain = post.sample(4000, seeds[2])
-        # A quarter: four times as many are made and weighted, so that one compiled program serves all draws.
-        usable = known[0] < khat_limit(4000)
-        weighted = post.sample(1000, seeds[3], weighted=True) if usable else post.sample(4000, seeds[3])
-        ends, ends_used = post.interval(LEVEL, weighted=False), post.interval(LEVEL)
-    return [
-        outcome(names[0], problem, plain[:L], ends, np.linalg.slogdet(plain)[1], *known),
-        outcome(names[1], problem, weighted[:L], ends_used, np.linalg.slogdet(weighted)[1], *known),
-    ]
-
-
-# ------------------------------------------------------------------------------------------------------------ all of it
-REPLICATE: dict[str, Callable[[Problem], list[Outcome]]] = {
-    EXACT: replicate_exact,
-    FLOW: replicate_flow,
-    WARM[0]: replicate_warm,
-    LESS_MEAN: replicate_centred,
-}
-Work = list[tuple[str, list[Problem]]]
-
-
-def work(sizes: tuple[int, ...], num: int, num_fits: int) -> Work:
-    """Exact sampler and flow for each d: which outcome comes first, and of what."""
-    return [(sampler, problems(d, num)[:wanted]) for d in sizes for sampler, wanted in ((EXACT, num), (FLOW, num_fits))]
-
-
-def origin(todo: Work) -> dict[str, str]:
-    """All that decides about outcomes: versions, a digest of the code, settings; and the commit, if there is one."""
-    here = Path(__file__)
-    files = [here, *sorted(Path(gf.__file__).parent.rglob("*.py"))]
-    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-    settings = {
-        "seed": SEED,
-        "rows": ROWS,
-        "conditions": CONDITIONS,
-        "prior sweeps": PRIOR_SWEEPS,
-        "chains": CHAINS,
-        "fit": FIT,
-        "fit over temperatures": WARM_FIT,
-        "centred": CENTRED,
-        "ranks among": L,
-        "level": LEVEL,
-        "replications": [(sampler, len(part)) for sampler, part in todo],
-    }
-    return versions() | {"commit": commit(here.parent), "code": digest[:16]} | {k: str(v) for k, v in settings.items()}
-
-
-def commit(directory: Path) -> str:
-    """Of git, and whether files were changed since; empty without."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    try:
-        return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False).stdout.strip()
-    except OSError:
-        return ""
-
-
-def run(todo: Work, file: Path | None, console: Console) -> list[Outcome]:
-    """All replications but those in the file; for each one outcome of every sampler and mistake."""
-    made_by, begin = origin(todo), time.perf_counter()
-    found = [] if file is None or not file.exists() else load(file, made_by)
-    if found:
-        console.print(f"{len(found)} lines of {file} were measured before: remove it to measure anew", style="dim")
-    known = {(one.d, one.index, one.sampler) for one in found}
-    for sampler, part in todo:
-        d = len(part[0].truth)
-        for problem in part:
-            if (d, problem.index, sampler) not in known:
-                found += REPLICATE[sampler](problem)
-                if file is not None and (problem.index % 10 == 9 or problem is part[-1]):
-                    save(file, found, made_by)
-        console.print(f"d = {d}, {sampler}: {(time.perf_counter() - begin) / 60:.1f} min so far", style="dim")
-    return found
 
 
 def as_rows(found: list[Outcome]) -> list[Row]:
-    """What must hold, and beside it what is only told."""
+    """Rows of the table: requirements, and numbers without one."""
     ranks = [line for line in rank_lines(found) if line.low is not None]
     coverage = [line for line in coverage_lines(found) if line.low is not None]
     out = []
@@ -350,10 +90,10 @@ def as_rows(found: list[Outcome]) -> list[Row]:
             ranks = np.array([one.ranks for one in some])
             p = {f: min(p_values(ranks[:, k], seed=k).values()) for k, f in enumerate(FUNCTIONS)}
             least = min(p, key=p.__getitem__)
-            told = in_percent(np.mean([one.covered for one in some], axis=0))
-            # Intervals that are shifted lose at one end what they gain at the other: ranks show more than coverage.
-            told += f"; mean rank of log det {np.mean(ranks[:, 2]) / L:.2f}; smallest p-value {p[least]:.1g} ({least})"
-            out.append(Row(f"90 % intervals, exact sampler, {name}, d = 3, all q, {len(some)} data sets", told))
+            value = in_percent(np.mean([one.covered for one in some], axis=0))
+            # A shifted interval loses coverage at one end and gains it at the other, so ranks show more.
+            value += f"; mean rank of log det {np.mean(ranks[:, 2]) / L:.2f}; smallest p-value {p[least]:.1g} ({least})"
+            out.append(Row(f"90 % intervals, exact sampler, {name}, d = 3, all q, {len(some)} data sets", value))
     fits = pick(found, sampler=FLOW)
     forbidden = sum(one.khat >= khat_limit(4000) for one in fits)
     value = f"{forbidden} of {len(fits)}; median ESS {100 * np.median([one.ess for one in fits]):.0f} %"
@@ -367,7 +107,7 @@ def in_percent(shares: Sequence[float] | Float[np.ndarray, " f"]) -> str:
 
 
 def truth_row(d: int, num: int) -> Row:
-    """Whether so many truths follow the prior."""
+    """Whether the truths follow the prior."""
     z, p = check_truths(problems(d, num))
     what = f"truths, d = {d}: z of a mean and p-value of a distribution known in closed form"
     return Row(what, f"{z:.2f}, {p:.2g}", f"|z| ≤ 2.58, p ≥ {BAR:g}", abs(z) <= 2.58 and p >= BAR)
@@ -376,22 +116,20 @@ def truth_row(d: int, num: int) -> Row:
 def measure(quick: bool) -> list[Row]:
     """Calibration of three samplers; the full run also writes table and figure."""
     if quick:
-        return [truth_row(3, 204), *as_rows(run(work((3,), 204, 24), None, Console()))]
+        return [truth_row(3, 204), *as_rows(run(make_jobs((3,), 204, 24), None, Console()))]
     DONE.parent.mkdir(exist_ok=True)
-    todo = work(tuple(ROWS), REPLICATIONS, REPLICATIONS)
+    todo = make_jobs(tuple(ROWS), REPLICATIONS, REPLICATIONS)
     todo += [(LESS_MEAN, problems(3, NUM_CENTRED)), (WARM[0], problems(3, REPLICATIONS)[:NUM_WARM])]
-    made_by = origin(todo)
     found = run(todo, DONE, Console())
     with TABLE.open("w", encoding="utf-8", newline="") as file:
         rows = []
         for line in (*rank_lines(found), *coverage_lines(found)):
-            if line.sampler not in SAMPLERS + MISTAKES:  # judged over all q, or only told
+            if line.sampler not in SAMPLERS + MISTAKES:  # judged over all q, or without a requirement
                 line = line._replace(low=None, high=None)
             rows.append([f"{x:.4g}" if isinstance(x, float) else x for x in line])
         csv.writer(file, lineterminator="\n").writerows([Line._fields, *rows])
     draw(found, {name: name for name in SAMPLERS} | {SHAPE: f"a mistake: {SHAPE}"}, FIGURE)
-    told = ", ".join(f"{name} {made_by[name]}" for name in ("ggmflow", "jax", "commit") if made_by[name])
-    return [Row("measured with", told), *(truth_row(d, REPLICATIONS) for d in ROWS), *as_rows(found)]
+    return [*(truth_row(d, REPLICATIONS) for d in ROWS), *as_rows(found)]
 
 
 def main() -> None:

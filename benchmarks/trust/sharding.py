@@ -3,10 +3,9 @@
     largest |ELBO_N/ELBO_1 − 1| along training ≤ 1e-8 in double precision,      efficiency = t_1 / (N t_N)
 
 Another number of devices is another order of sums, 1e-16 of a gradient. Adam divides gradients by their size, and so
-makes some twenty times more of that with every two steps, until after a dozen the curves differ by 1e-5, as after any
-change of a last bit: only the first steps can tell whether the sums are the same. Devices that share their noise must
-be seen. Virtual devices share the cores of one machine: their efficiency tells what the
-splitting costs, not how far it scales.
+multiplies that by about twenty every two steps, until after a dozen the curves differ by 1e-5, as after any change of a
+last bit. Only the first steps can therefore show whether the sums are the same. Devices that share their noise must be
+detected. Virtual devices share the cores of one machine: their efficiency shows the cost of splitting, not scaling.
 """
 
 import os
@@ -16,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.training import Outcome, train
 from benchmarks.trust import Row
+from tests.support.training import Outcome, train
 
 BAR = 1e-8
 CASES: dict[str, dict[str, Any]] = {
@@ -33,13 +32,15 @@ def measure(quick: bool) -> list[Row]:
     sizes: dict[str, Any] = {"steps": steps, "chunk": 2}
     cases = {name: CASES[name] for name in (list(CASES)[:1] if quick else CASES)}
     (alone,) = train(d, d, double=True, **sizes)
-    told = f"largest relative difference of the held-out ELBO from one device, d = {d}, {steps} steps"
+    quantity = f"largest relative difference of the held-out ELBO from one device, d = {d}, {steps} steps"
     rows = []
     for name, split in cases.items():
         worst = difference(alone, train(d, d, double=True, **sizes, **split))
-        rows.append(Row(f"{name}, double precision: {told}", f"{worst:.1e}", f"≤ {BAR:.0e}", worst <= BAR))
+        rows.append(Row(f"{name}, double precision: {quantity}", f"{worst:.1e}", f"≤ {BAR:.0e}", worst <= BAR))
     seen = difference(alone, train(d, d, double=True, mistake=True, **sizes))
-    rows.append(Row(f"a mistake, devices that share their noise: {told}", f"{seen:.1e}", f"> {BAR:.0e}", seen > BAR))
+    rows.append(
+        Row(f"a mistake, devices that share their noise: {quantity}", f"{seen:.1e}", f"> {BAR:.0e}", seen > BAR)
+    )
     return rows if quick else rows + efficiencies(30)
 
 
@@ -57,7 +58,7 @@ def efficiencies(d: int) -> list[Row]:
             value += f" (at most {len(used) / count:.2f}: {count} devices share {len(used)} processors)"
         rows.append(Row(f"a step on one processor, and as {name} on {kind(used)}, d = {d}", value))
     if len(cores) > 1:
-        # What two processors can do at best, whatever their host tells of them.
+        # The upper limit of two processors, whatever topology the host reports.
         with ThreadPoolExecutor(2) as pool:
             both = list(pool.map(lambda core: train(d, d, cores=[core])[0], cores[:2]))
         value = f"{one.seconds / max(each.seconds for each in both):.2f} of the speed of one alone"
@@ -66,7 +67,7 @@ def efficiencies(d: int) -> list[Row]:
 
 
 def kind(processors: list[int]) -> str:
-    """How many processors on how many cores, as the system tells; a virtual machine may not know."""
+    """Numbers of processors and cores, as the system reports them; a virtual machine may not know."""
     files = [Path(f"/sys/devices/system/cpu/cpu{k}/topology/thread_siblings_list") for k in processors]
     if not all(file.exists() for file in files):
         return f"{len(processors)} processors"
@@ -75,5 +76,5 @@ def kind(processors: list[int]) -> str:
 
 
 def difference(alone: Outcome, found: list[Outcome]) -> float:
-    """Largest, relative, of all losses in all processes."""
+    """Largest relative difference of all losses in all processes."""
     return max(float(np.max(np.abs(np.divide(each.elbo, alone.elbo) - 1))) for each in found)

@@ -1,11 +1,10 @@
-"""The paper's experiments with our code: `ggmflow reproduce toy`, `edges`, `blanket`, `runtime`.
+"""The paper's experiments with our code: `python -m experiments.paper toy`, `edges`, `blanket`, `runtime`.
 
-Every experiment is a module with `FULL` and `QUICK` settings and four functions:
+Every experiment is a package with `FULL` and `QUICK` settings and three functions:
 
-    jobs(settings) -> list[Job]        the work, in pieces that are kept when finished
-    figures(tables) -> {name: Figure}  drawn from the tables alone
-    verdicts(tables) -> DataFrame      what was published, what we found, and what that means
-    section(tables) -> str             its part of docs/results.md, from the tables alone
+    make_jobs(settings) -> list[Job]             pieces of the experiment; results of finished jobs are kept
+    figures(tables) -> {name: Figure}            drawn from the tables alone
+    page_tables(tables) -> {name: DataFrame}     short tables of docs/results.md, published numbers beside ours
 """
 
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from experiments.paper.record import carry_out, experiment, write_figures
+from experiments.paper.record import experiment, run_jobs, write_figures
 
 
 def reproduce(
@@ -24,20 +23,20 @@ def reproduce(
     command: str = "",
     tell: Callable[[str, float | None], None] = lambda name, seconds: None,
 ) -> tuple[dict[str, pd.DataFrame], list[Path]]:
-    """Do an experiment, or what is left of it, and draw its figures.
+    """Run the unfinished jobs of an experiment and draw its figures.
 
     Parameters
     ----------
     name
         toy, edges, blanket or runtime.
     output
-        Its tables and figures go to the directory `output`/`name`.
+        Tables and figures are written to the directory `output`/`name`.
     quick
-        Small enough for a test; the numbers mean nothing.
+        Use sizes small enough for a test; the numbers mean nothing.
     command
-        That was typed, for the record.
+        The command that was typed, for the record.
     tell
-        As in `record.carry_out`.
+        Progress callback, see `record.run_jobs`.
 
     Returns
     -------
@@ -46,5 +45,5 @@ def reproduce(
     """
     module, directory = experiment(name), output / name
     settings = module.QUICK if quick else module.FULL
-    tables = carry_out(directory, module.jobs(settings), settings._asdict(), command, tell)
+    tables = run_jobs(directory, module.make_jobs(settings), settings._asdict(), command, tell)
     return tables, write_figures(directory, module.figures(tables))

@@ -2,28 +2,33 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from experiments.paper import reproduce
+from experiments.paper.record import EXPERIMENTS, RESULTS, OtherSettingsError
 from ggmflow.cli.terminal import duration
 
 
-def main() -> int:
-    """Do the experiment, or what is left of it."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the experiment, or continue it, and print the paths of its tables and figures.
+
+    Returns
+    -------
+    int
+        Exit code: 0, 2 if the directory holds results of other settings, 130 if interrupted.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m experiments.paper", description="Repeat an experiment of the paper."
     )
-    parser.add_argument("experiment", choices=["toy", "edges", "blanket", "runtime"])
-    parser.add_argument(
-        "-o", "--output", type=Path, help="directory for tables and figures; default: this one's results"
-    )
-    parser.add_argument("--quick", action="store_true", help="a minute, to see that it works; the numbers mean nothing")
-    asked = parser.parse_args()
-    home = Path(__file__).parent / "results"
-    directory = asked.output or (home / "quick" if asked.quick else home)
-    command = " ".join(["python -m experiments.paper", *sys.argv[1:]])
+    parser.add_argument("experiment", choices=EXPERIMENTS)
+    parser.add_argument("-o", "--output", type=Path, help="directory for tables and figures (default: results)")
+    parser.add_argument("--quick", action="store_true", help="about a minute, to see that it runs")
+    asked = parser.parse_args(arguments)
+    directory = asked.output or (RESULTS / "quick" if asked.quick else RESULTS)
+    command = " ".join(["python -m experiments.paper", *(sys.argv[1:] if arguments is None else arguments)])
     console, begun = Console(stderr=True, highlight=False), []
 
     def tell(name: str, seconds: float | None) -> None:
@@ -36,10 +41,13 @@ def main() -> int:
     try:
         tables, figures = reproduce(asked.experiment, directory, quick=asked.quick, command=command, tell=tell)
     except KeyboardInterrupt:
-        console.print("Stopped. Finished parts are kept: the same command continues from there.")
+        console.print("Interrupted. Finished jobs are kept; run the same command to continue.")
         return 130
+    except OtherSettingsError as error:
+        console.print(f"Error: {error}", soft_wrap=True)
+        return 2
     if not begun:
-        console.print(f"Nothing was left to do in {directory / asked.experiment}; -o starts again elsewhere.")
+        console.print(f"All jobs in {directory / asked.experiment} are finished; use -o to start again elsewhere.")
     for path in [directory / asked.experiment / f"{name}.csv" for name in tables] + figures:
         print(path)
     return 0

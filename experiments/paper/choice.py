@@ -1,4 +1,4 @@
-"""How λ is chosen: the top of a curve over λ, and cross-validation of the graphical lasso, λ = nρ.
+"""Choice of λ: the top of a curve over λ, and cross-validation of the graphical lasso, λ = nρ.
 
 score(λ) = Σ_folds Σ_rows log N(row; 0, Ω̂(λ, other folds)⁻¹), without its constant
 """
@@ -16,7 +16,7 @@ TOLERANCE = 1e-5  # of penalized likelihoods: zeros are exact long before
 
 
 class Peak(NamedTuple):
-    """The highest point of a curve over λ, and whether it is an end of it."""
+    """The highest point of a curve over λ, and whether it is an end of the curve."""
 
     lam: float
     value: float

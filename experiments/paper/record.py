@@ -1,9 +1,9 @@
-"""Tables of an experiment, made job by job and kept on disk: a job that was finished is never done again.
+"""Tables of an experiment, written job by job: finished jobs are not run again.
 
     directory/about.json     command, settings, versions, cores, seconds of every finished job
     directory/<table>.csv    rows of all jobs; the column `job` says whose
 
-Figures and texts are made from the tables, so they can be made again without the work.
+Figures are drawn from the tables, so they can be drawn again without running the jobs.
 """
 
 import json
@@ -22,24 +22,25 @@ from ggmflow.storage.archive import versions
 from ggmflow.storage.replace import replacing, write_text
 
 EXPERIMENTS = ("toy", "edges", "blanket", "runtime")
+RESULTS = Path(__file__).parent / "results"
 ABOUT = "about.json"
 LARGEST_FIGURE = 200_000  # bytes
 
 
 def experiment(name: str) -> Any:
-    """The module of an experiment; imported only now, because some take long to load."""
+    """The package of an experiment, imported on demand because some take long to load."""
     return import_module(f"experiments.paper.{name}")
 
 
 class Job(NamedTuple):
-    """A piece of an experiment that is done at once.
+    """A piece of an experiment that runs at once.
 
     Attributes
     ----------
     name : str
-        Unique in the experiment, for people: "n = 15, truth 3".
+        Unique in the experiment: "n = 15, truth 3".
     run : callable
-        Without arguments; gives the rows that it adds to each table.
+        Called without arguments; returns the rows to add to each table.
     """
 
     name: str
@@ -47,37 +48,50 @@ class Job(NamedTuple):
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    """What a call gives, and its seconds."""
+    """The result of a call, and its wall time in seconds."""
     begin = time.perf_counter()
     result = jax.block_until_ready(call())
     return result, time.perf_counter() - begin
 
 
-def carry_out(
+class OtherSettingsError(ValueError):
+    """A directory holds results of other settings.
+
+    Attributes
+    ----------
+    directory : Path
+    """
+
+    def __init__(self, directory: Path):
+        super().__init__(f"{directory} holds results of other settings; choose another directory, or remove it")
+        self.directory = directory
+
+
+def run_jobs(
     directory: Path,
     jobs: Iterable[Job],
     settings: Mapping[str, Any],
     command: str,
     tell: Callable[[str, float | None], None] = lambda name, seconds: None,
 ) -> dict[str, pd.DataFrame]:
-    """Do the jobs that are not finished yet, and give all tables.
+    """Run the jobs that are not finished yet, and return all tables.
 
     Parameters
     ----------
     directory
-        Made if it does not exist.
+        Created if it does not exist.
     jobs
-        In the order in which they are done.
+        In the order in which they run.
     settings
-        What the numbers depend on; plain values, as JSON gives them back.
+        All settings that the numbers depend on; plain values that JSON can store.
     command
-        That was typed.
+        The command that was typed.
     tell
-        Called with a job's name and None when it begins, and with its seconds when it is done.
+        Called with a job's name and None when it begins, and with its seconds when it is finished.
 
     Raises
     ------
-    ValueError
+    OtherSettingsError
         If the directory holds results of other settings.
     """
     directory.mkdir(parents=True, exist_ok=True)
@@ -85,7 +99,7 @@ def carry_out(
     new = {"command": command, "settings": asked, "versions": versions(), "cores": joblib.cpu_count(), "seconds": {}}
     about = read_about(directory) or new
     if about["settings"] != asked:
-        raise ValueError(f"{directory} holds results of other settings; give another directory, or remove it")
+        raise OtherSettingsError(directory)
     tables = read_tables(directory)
     for job in jobs:
         if job.name in about["seconds"]:
@@ -96,11 +110,11 @@ def carry_out(
             tables[table] = _with_rows(tables.get(table), job.name, rows)
             with replacing(directory / f"{table}.csv") as temporary:
                 tables[table].to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
-        # After its rows: a job killed in between is done again, and its rows are replaced.
+        # Written after the rows: a job killed in between runs again, and its rows are replaced.
         about["seconds"][job.name] = round(time.perf_counter() - start, 1)
         write_text(directory / ABOUT, json.dumps(about, indent=1, ensure_ascii=False) + "\n")
         tell(job.name, about["seconds"][job.name])
-    return read_tables(directory)  # as anyone will read them, so that figures do not depend on who made the tables
+    return read_tables(directory)  # rounded as in the files, so that figures are the same when drawn again
 
 
 def _with_rows(table: pd.DataFrame | None, job: str, rows: pd.DataFrame) -> pd.DataFrame:
@@ -110,7 +124,7 @@ def _with_rows(table: pd.DataFrame | None, job: str, rows: pd.DataFrame) -> pd.D
 
 
 def read_about(directory: Path) -> dict[str, Any] | None:
-    """What is known of the results in a directory, None if there are none."""
+    """Command, settings, versions and times of the results in a directory; None if there are none."""
     path = directory / ABOUT
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
@@ -121,7 +135,7 @@ def read_tables(directory: Path) -> dict[str, pd.DataFrame]:
 
 
 def write_figures(directory: Path, figures: Mapping[str, Figure]) -> list[Path]:
-    """Write figures as PNG, each small enough to be kept with the code.
+    """Write figures as PNG; raise if one is too large to be kept with the code.
 
     Parameters
     ----------

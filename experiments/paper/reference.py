@@ -1,4 +1,4 @@
-"""What a sampler says of every free entry, and how far the quantiles of others are from it.
+"""Quantiles of a sampler for every free entry, and the error of other methods' quantiles.
 
     error = mean over entries and levels of |quantile − the sampler's| / the sampler's standard deviation
 
@@ -50,7 +50,7 @@ def free(rows: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 class Error(NamedTuple):
-    """Quantile errors, in standard deviations: mean over all entries, that of the worst one, and which that is."""
+    """Quantile errors, in standard deviations: mean over all entries, largest, and index of the worst."""
 
     mean: float
     largest: float
@@ -58,11 +58,11 @@ class Error(NamedTuple):
 
 
 def quantile_error(quantiles: Float[np.ndarray, "3 s d"], reference: Reference) -> Error:
-    """How far quantiles at `LEVELS` are from those of a sampler."""
+    """Error of quantiles at `LEVELS` against those of a sampler."""
     return error_of_entries(quantiles[:, *free(quantiles)], reference)
 
 
 def error_of_entries(quantiles: Float[np.ndarray, "3 D"], reference: Reference) -> Error:
-    """The same of free entries, as another sampler has them."""
+    """Error of the quantiles of free entries."""
     error = np.mean(np.abs(quantiles - reference.quantiles) / reference.sd, axis=0)
     return Error(float(error.mean()), float(error.max()), int(error.argmax()))

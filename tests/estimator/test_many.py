@@ -15,12 +15,12 @@ import pandas as pd
 import pytest
 
 import ggmflow as gf
-from benchmarks.trust import faults
 from ggmflow.estimator import graphical_flow as estimator
 from ggmflow.estimator import many
 from ggmflow.storage import archive
 from ggmflow.train import loop as train
 from ggmflow.train.loop import CHUNK
+from tests.support import faults
 from tests.support.models import TABLE, quick
 
 WARNINGS = ["error::DeprecationWarning", "error::FutureWarning"]

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.bridge import WishartDensity, fit_wishart, log_normalizers
 from ggmflow import gibbs
 from ggmflow.data.scatter import Scatter
 from ggmflow.evidence.bridge import bridge, bridge_to_proposal
 from tests.support.oracles import log_factor
+from tests.support.wishart_bridge import WishartDensity, fit_wishart, log_normalizers
 
 
 def log_ratio(x):

@@ -17,9 +17,8 @@ from scipy import stats
 from scipy.special import logsumexp, multigammaln
 
 from experiments.paper import blanket, reproduce
-from experiments.paper.blanket import clinical, work
-from experiments.paper.blanket.work import EXPONENTS, QUICK, RULES
-from experiments.paper.choice import peak
+from experiments.paper.blanket import clinical, jobs
+from experiments.paper.blanket.jobs import EXPONENTS, QUICK, RULES
 from experiments.paper.record import LARGEST_FIGURE, read_about
 from ggmflow.baselines import blanket_gibbs
 from ggmflow.data.scatter import Scatter
@@ -40,7 +39,7 @@ ROWS = {
     "points": len(EXPONENTS),
     "chains": len(EXPONENTS) + 1,
     "kaufmann": 1,
-    "strongest": len(EXPONENTS) * work.STRONGEST,
+    "strongest": len(EXPONENTS) * jobs.STRONGEST,
     "entries": None,  # as many as are worth it
 }
 COLUMNS = {
@@ -73,10 +72,10 @@ def done(tmp_path_factory):
         if find_spec("sksurv") is None:
             patch.setattr(clinical, "load", simulated)
         output, told = tmp_path_factory.mktemp("results"), []
-        work.fitted.cache_clear()
+        jobs.fitted.cache_clear()
         tables, figures = reproduce("blanket", output, quick=True, command="test", tell=lambda *call: told.append(call))
-        fit = work.fitted(QUICK, STUDY)
-        assert work.fitted.cache_info().misses == 1  # one fit served all jobs
+        fit = jobs.fitted(QUICK, STUDY)
+        assert jobs.fitted.cache_info().misses == 1  # one fit served all jobs
         yield SimpleNamespace(tables=tables, figures=figures, output=output, told=told, fit=fit)
 
 
@@ -92,6 +91,7 @@ def at_one(table):
 
 
 # --------------------------------------------------------------------------------------------------------------- tables
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
 def test_tables(done, name):
     table = done.tables[name]
@@ -104,12 +104,14 @@ def test_tables(done, name):
     assert (done.output / "blanket" / f"{name}.csv").stat().st_size < 300_000
 
 
+@pytest.mark.slow
 def test_no_other_tables(done):
     assert set(done.tables) == set(ROWS)
 
 
+@pytest.mark.slow
 def test_studies(done):
-    row, data = done.tables["studies"].iloc[0], work.read(QUICK, STUDY)
+    row, data = done.tables["studies"].iloc[0], jobs.read(QUICK, STUDY)
     scatter = Scatter.from_data(data.table, transform="nonparanormal")
     assert (row["n"], row["n_query"], row["n_genes"]) == (len(data.table), S, T)
     assert row["entries"] == S + PAIRS
@@ -125,6 +127,7 @@ def log_wishart(n, Psi):
     return 0.5 * nu * d * np.log(2) + multigammaln(nu / 2, d) - 0.5 * nu * np.linalg.slogdet(Psi)[1]
 
 
+@pytest.mark.slow
 def test_evidence_of_the_genes_is_closed_form(done):
     """What the evidence of all data has more than that of the clinical variables given the genes."""
     scatter, table = done.fit.model.scatter_, done.tables["evidence"]
@@ -136,6 +139,7 @@ def test_evidence_of_the_genes_is_closed_form(done):
         assert difference == pytest.approx(genes, abs=0.05)  # tables keep six digits
 
 
+@pytest.mark.slow
 def test_evidence_of_all_data_along_lam(done):
     """Differences between neighbouring λ at q = 1, where the prior's normalizer is λ^{−d(d+1)/2}: five standard errors.
 
@@ -158,6 +162,7 @@ def test_evidence_of_all_data_along_lam(done):
     assert judged >= 2
 
 
+@pytest.mark.slow
 def test_choices_are_tops_of_the_curves(done):
     """No point of the grid is higher, and the top lies between the neighbours of the highest; the same λ are used."""
     for row in done.tables["choices"].itertuples():
@@ -171,15 +176,7 @@ def test_choices_are_tops_of_the_curves(done):
     np.testing.assert_allclose(points, chosen[points.index], rtol=1e-5)
 
 
-def test_peak_of_a_parabola_and_of_a_slope():
-    lams = np.geomspace(1.0, 16.0, 5)
-    found = peak(lams, 7 - 3 * np.log(lams / 5.0) ** 2)
-    assert found.lam == pytest.approx(5.0)
-    assert found.value == pytest.approx(7.0)
-    assert not found.at_end
-    assert peak(lams, lams) == (16.0, 16.0, True)
-
-
+@pytest.mark.slow
 def test_points_against_other_chains(done):
     """Errors of the flow, from chains with another seed and ten times their length: the old ones' own error apart."""
     row = at_one(done.tables["points"]).iloc[0]
@@ -203,6 +200,7 @@ def test_points_against_other_chains(done):
     assert row["edges_both"] <= min(row["edges"], row["edges_exact"]) <= PAIRS
 
 
+@pytest.mark.slow
 def test_chains_are_those_of_the_sampler(done, exact):
     row = at_one(done.tables["chains"]).query("sampler == 'exact'").iloc[0]
     num_chains, num_draws, num_warmup, thin = QUICK.exact
@@ -212,6 +210,7 @@ def test_chains_are_those_of_the_sampler(done, exact):
     assert row["ess_min"] == pytest.approx(exact.ess_bulk.min(), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_kaufmann_beside_the_exact_sampler(done, exact):
     row = done.tables["kaufmann"].iloc[0]
     num_chains, num_draws, burn_in, thin = QUICK.kaufmann
@@ -226,6 +225,7 @@ def test_kaufmann_beside_the_exact_sampler(done, exact):
     assert np.abs(z).max() < 5.5
 
 
+@pytest.mark.slow
 def test_entries_against_importance_sampling(done):
     """Means of associations at q = 1, by flow and by chains, within 0.25 sd: five errors of 400 effective draws."""
     table, lam = at_one(done.tables["entries"]), done.fit.lam[1.0]
@@ -248,6 +248,7 @@ def test_entries_against_importance_sampling(done):
     np.testing.assert_array_equal(table["edge"], excluded)
 
 
+@pytest.mark.slow
 def test_strongest_are_the_largest(done, exact):
     table = at_one(done.tables["strongest"])
     values = association(exact.pooled, np.arange(S))
@@ -264,9 +265,10 @@ def test_strongest_are_the_largest(done, exact):
 
 
 # ------------------------------------------------------------------------------------------------- the run and its page
+@pytest.mark.slow
 def test_a_second_call_does_nothing(done):
     names = [name for name, seconds in done.told if seconds is None]
-    assert names == [job.name for job in blanket.jobs(QUICK)]
+    assert names == [job.name for job in blanket.make_jobs(QUICK)]
     again = []
     reproduce("blanket", done.output, quick=True, command="again", tell=lambda *call: again.append(call))
     assert not again
@@ -275,58 +277,17 @@ def test_a_second_call_does_nothing(done):
     assert about["settings"]["studies"] == list(QUICK.studies)
 
 
+@pytest.mark.slow
 def test_figures(done):
     names = {"evidence", "agreement", f"network_{STUDY}", "intervals", "across_q"}
     assert {path.stem for path in done.figures} == names
     assert all(1000 < path.stat().st_size < LARGEST_FIGURE for path in done.figures)
 
 
-def test_section_has_the_numbers(done):
-    text, row = blanket.section(done.tables), at_one(done.tables["points"]).iloc[0]
-    assert text.startswith("## Clinical variables among genes\n")
-    assert f"| {row['error']:.3f} |" in text
-    assert f"{row['edges_both']} of {row['edges_exact']}" in text
-    for path in done.figures:
-        assert f"(assets/results/blanket/{path.name})" in text
-    assert "nan" not in text
-    assert max(map(len, (line for line in text.splitlines() if not line.startswith(("|", "!"))))) <= 120
-
-
-def test_words_follow_the_numbers(done):
-    """An error above the limit, and a network that is not sparser, change what is said."""
-    points = done.tables["points"].assign(error=0.3, refined_error=0.04, draws="refined")
-    points.loc[points["q"] == 0.6, "edges"] = 99
-    changed = done.tables | {"points": points}
-    text, found = blanket.section(changed), blanket.verdicts(changed).set_index("what")["verdict"]
-    assert f"At {len(EXPONENTS)} of {len(EXPONENTS)} points the mean error is above 0.1 sd" in " ".join(text.split())
-    assert "fewer edges than that at q = 1 in none of them by the flow" in " ".join(text.split())
-    assert found.iloc[0] == "agree"  # refined draws do
-    assert found.iloc[2] == "sparser at q = 0.6 in 0 of 1 tables"
-    worse = done.tables | {"points": points.assign(refined_error=0.2)}
-    assert blanket.verdicts(worse)["verdict"].iloc[0] == "off by up to 0.20"
-    assert blanket.figures(changed)["agreement"].axes  # draws a mark for refined draws
-
-
+@pytest.mark.slow
 def test_refined_draws_where_the_flow_is_off(done, monkeypatch):
     """With a limit that no flow meets, a point says that its draws are refined, and how far those are off."""
-    monkeypatch.setattr(work, "LIMIT", 0.0)
-    row = work.run_exponent(QUICK, STUDY, 0.9)["points"].iloc[0]
+    monkeypatch.setattr(jobs, "LIMIT", 0.0)
+    row = jobs.run_exponent(QUICK, STUDY, 0.9)["points"].iloc[0]
     assert row["draws"] == "refined"
     assert 0 < row["refined_error"] < 0.5
-
-
-def test_verdicts(done):
-    found = blanket.verdicts(done.tables)
-    assert found.columns.tolist() == ["what", "published", "ours", "verdict"]
-    assert found.map(lambda cell: isinstance(cell, str) and cell != "").all(axis=None)
-    assert f"{done.tables['points']['error'].max():.3f}" in found["ours"].iloc[0]
-    assert f"{done.tables['kaufmann']['error'].max():.3f}" in found["ours"].iloc[1]
-
-
-def test_full_settings_are_the_design():
-    assert blanket.FULL.studies == tuple(clinical.STUDIES)
-    assert [job.name for job in blanket.jobs(blanket.FULL)][:2] == [
-        "breast_cancer: flow and evidence",
-        "breast_cancer: q = 1",
-    ]
-    assert len(blanket.jobs(blanket.FULL)) == len(clinical.STUDIES) * (1 + len(EXPONENTS))

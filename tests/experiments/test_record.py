@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from experiments.paper.record import Job, carry_out, read_about, read_tables, write_figures
+from experiments.paper.record import Job, OtherSettingsError, read_about, read_tables, run_jobs, write_figures
 
 
 def job(name, calls, value=1.5, error=None):
@@ -23,8 +23,8 @@ def job(name, calls, value=1.5, error=None):
 def test_finished_jobs_are_not_done_again(tmp_path):
     calls, told = [], []
     with pytest.raises(KeyboardInterrupt):
-        carry_out(tmp_path / "x", [job("one", calls), job("two", calls, error=KeyboardInterrupt())], {"k": 1}, "cmd")
-    tables = carry_out(
+        run_jobs(tmp_path / "x", [job("one", calls), job("two", calls, error=KeyboardInterrupt())], {"k": 1}, "cmd")
+    tables = run_jobs(
         tmp_path / "x", [job("one", calls), job("two", calls, 7.0)], {"k": 1}, "other", lambda *a: told.append(a)
     )
     assert calls == ["one", "two", "two"]
@@ -38,20 +38,20 @@ def test_finished_jobs_are_not_done_again(tmp_path):
 
 def test_a_job_killed_before_its_record_is_done_again_and_its_rows_replaced(tmp_path):
     calls = []
-    carry_out(tmp_path, [job("one", calls), job("two", calls)], {}, "cmd")
+    run_jobs(tmp_path, [job("one", calls), job("two", calls)], {}, "cmd")
     about = read_about(tmp_path)
     del about["seconds"]["two"]
     (tmp_path / "about.json").write_text(json.dumps(about), encoding="utf-8")
-    tables = carry_out(tmp_path, [job("one", calls), job("two", calls, 3.0)], {}, "cmd")
+    tables = run_jobs(tmp_path, [job("one", calls), job("two", calls, 3.0)], {}, "cmd")
     assert calls == ["one", "two", "two"] and tables["numbers"]["value"].tolist() == [1.5, 2.5, 3.0, 4.0]
 
 
 def test_results_of_other_settings_are_refused(tmp_path):
-    carry_out(tmp_path, [job("one", [])], {"sizes": (1, 2)}, "cmd")
-    carry_out(tmp_path, [job("one", [])], {"sizes": (1, 2)}, "cmd")  # a tuple comes back as a list
+    run_jobs(tmp_path, [job("one", [])], {"sizes": (1, 2)}, "cmd")
+    run_jobs(tmp_path, [job("one", [])], {"sizes": (1, 2)}, "cmd")  # a tuple comes back as a list
     before = read_tables(tmp_path)["numbers"]
-    with pytest.raises(ValueError, match="other settings"):
-        carry_out(tmp_path, [job("one", [])], {"sizes": (1, 3)}, "cmd")
+    with pytest.raises(OtherSettingsError, match="other settings"):
+        run_jobs(tmp_path, [job("one", [])], {"sizes": (1, 3)}, "cmd")
     pd.testing.assert_frame_equal(read_tables(tmp_path)["numbers"], before)
 
 

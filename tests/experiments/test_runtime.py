@@ -1,10 +1,9 @@
-"""The runtime experiment in its quick mode; exponents, break-even points and words from made-up tables; its peers."""
+"""The runtime experiment in its quick mode; exponents and break-even points from invented tables; its peers."""
 
 import json
 import os
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import jax
@@ -16,7 +15,7 @@ from scipy import stats
 
 from experiments.paper import reproduce, runtime
 from experiments.paper.record import LARGEST_FIGURE
-from experiments.paper.runtime import numbers, published, words, work
+from experiments.paper.runtime import estimates, fits, jobs, published_flow, settings, timing
 from experiments.paper.runtime.nuts import run_nuts
 from ggmflow import gibbs
 from ggmflow.baselines import blanket_gibbs
@@ -33,7 +32,7 @@ def directory(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def done(directory):
-    return reproduce("runtime", directory, quick=True, command="ggmflow reproduce runtime --quick")
+    return reproduce("runtime", directory, quick=True, command="test")
 
 
 @pytest.fixture(scope="module")
@@ -46,19 +45,21 @@ def scatter_of(size):
 
 
 # ------------------------------------------------------------------------------------------------------ the quick mode
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "rows"), [("fits", 2), ("points", 8), ("grids", 2), ("kaufmann", 2), ("nuts", 1), ("published", 1)]
 )
 def test_tables_are_complete(tables, name, rows):
     table = tables[name]
-    assert len(table) == rows and set(made_up()[name]) == set(table.columns) - {"job"}
-    if "status" in table and (table["status"] != work.MEASURED).any():
+    assert len(table) == rows and set(invented()[name]) == set(table.columns) - {"job"}
+    if "status" in table and (table["status"] != settings.MEASURED).any():
         assert table["status"].str.startswith("not measured").all()
         return
     numbers = table.select_dtypes("number").drop(columns="compile_seconds" if name == "kaufmann" else [])
     assert np.isfinite(numbers.to_numpy()).all() and (numbers.to_numpy() >= 0).all() == (name != "published")
 
 
+@pytest.mark.slow
 def test_fits(tables):
     whole, blanket = tables["fits"].to_dict("records")
     assert (whole["entries"], blanket["entries"]) == (3 * 4 // 2, 1 + 3)
@@ -70,15 +71,16 @@ def test_fits(tables):
         )
 
 
+@pytest.mark.slow
 def test_effective_draws_are_those_of_the_same_chains(tables):
     """The chains again, called directly: ESS and R̂ of the worst entry by the package that computes them."""
     points = tables["points"][tables["points"]["d"] == SIZE.d]
     fit = tables["fits"].iloc[0]
-    lam, q = np.repeat(work.grid((fit["lam_low"], fit["lam_high"]), 2), 4, axis=0).T
+    lam, q = np.repeat(timing.grid((fit["lam_low"], fit["lam_high"]), 2), 4, axis=0).T
     np.testing.assert_allclose(points["lam"], lam[::4], rtol=1e-4)
     assert points["q"].tolist() == q[::4].tolist() == [0.5, 1.0, 0.5, 1.0]
-    lam_range = work._lam_range(scatter_of(SIZE), SIZE)  # the table has six digits
-    lam, q = np.repeat(work.grid(lam_range, 2), 4, axis=0).T
+    lam_range = timing.find_lam_range(scatter_of(SIZE), SIZE)  # the table has six digits
+    lam, q = np.repeat(timing.grid(lam_range, 2), 4, axis=0).T
     warm = gibbs.sample(jax.random.key(1), scatter_of(SIZE), lam, q, num_draws=50, num_warmup=0)
     options = {"start": warm.draws[:, -1], "num_draws": SIZE.num_draws, "num_warmup": SIZE.num_warmup}
     chains = gibbs.sample(jax.random.key(2), scatter_of(SIZE), lam, q, **options)
@@ -99,6 +101,7 @@ def test_effective_draws_are_those_of_the_same_chains(tables):
         )
 
 
+@pytest.mark.slow
 def test_grids_count_what_is_paid_once(tables):
     grids, fit = tables["grids"], tables["fits"].iloc[0]
     assert grids["points"].tolist() == [1, 4] and (grids["least_ess"] >= runtime.QUICK.effective).all()
@@ -107,11 +110,12 @@ def test_grids_count_what_is_paid_once(tables):
     np.testing.assert_allclose(grids["exact_seconds"] - grids["sweep_seconds"], fit["exact_compile_seconds"], rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_kaufmann_is_the_sampler_of_the_baselines(tables):
     num_chains, num_draws, burn_in = runtime.QUICK.kaufmann
-    lam = work.grid(work._lam_range(scatter_of(BLANKET), BLANKET), 2)[0][0]
-    settings = {"num_chains": num_chains, "num_draws": num_draws, "burn_in": burn_in}
-    draws = blanket_gibbs(scatter_of(BLANKET), [0], lam, **settings).draws
+    lam = timing.grid(timing.find_lam_range(scatter_of(BLANKET), BLANKET), 2)[0][0]
+    lengths = {"num_chains": num_chains, "num_draws": num_draws, "burn_in": burn_in}
+    draws = blanket_gibbs(scatter_of(BLANKET), [0], lam, **lengths).draws
     row = tables["kaufmann"].iloc[0]
     entries = draws.reshape(num_chains, num_draws, -1)
     rhat = array_stats.rhat(entries, chain_axis=0, draw_axis=1, method="rank").max()
@@ -123,20 +127,23 @@ def test_kaufmann_is_the_sampler_of_the_baselines(tables):
     assert row["seconds_per_500"] * row["draws_per_second"] == pytest.approx(500, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_nuts_has_the_exact_sampler_beside_it(tables):
     row = tables["nuts"].iloc[0]
     scatter = scatter_of(SIZE)
     warm = gibbs.sample(jax.random.key(0), scatter, 2.0, 1.0, num_chains=16, num_draws=50, num_warmup=500)
     exact = gibbs.sample(jax.random.key(1), scatter, 2.0, start=warm.draws[:, -1], num_draws=50, num_warmup=0)
     assert row["exact_rhat"] == pytest.approx(exact.rhat.max(), rel=1e-4)
-    assert row["status"] == work.MEASURED or "pip install numpyro" in row["status"]
+    assert row["status"] == settings.MEASURED or "pip install numpyro" in row["status"]
 
 
+@pytest.mark.slow
 def test_published_flow_is_left_out(tables):
     row = tables["published"].iloc[0]
     assert row["status"] == "not measured in quick mode" and row[["d", "layers", "batch"]].tolist() == [15, 10, 1000]
 
 
+@pytest.mark.slow
 def test_nothing_is_done_again(done, directory):
     told = []
     again, _ = reproduce("runtime", directory, quick=True, tell=lambda *values: told.append(values))
@@ -144,34 +151,14 @@ def test_nothing_is_done_again(done, directory):
     pd.testing.assert_frame_equal(again["fits"], done[0]["fits"])
 
 
+@pytest.mark.slow
 def test_figures_are_small(done):
     assert sorted(path.stem for path in done[1]) == ["blanket", "cost_against_d", "cost_against_points"]
     assert all(0 < path.stat().st_size < LARGEST_FIGURE for path in done[1])
 
 
-def test_words_have_the_numbers(tables):
-    text, found = runtime.section(tables), runtime.verdicts(tables)
-    row = numbers.costs(tables).iloc[0]
-    assert text.startswith("## Runtime\n") and "nan" not in text.lower().replace("financ", "")
-    for expected in (
-        words._show(row["fit_seconds"]),
-        numbers.number(row["draws_per_second"]),
-        numbers.count(row["wins"]),
-        "89 s for 500 draws",
-        "2000 draws a second",
-        "not measured in quick mode",
-    ):
-        assert expected in " ".join(text.split()), expected
-    for name in ("cost_against_d", "cost_against_points", "blanket"):
-        assert f"(assets/results/runtime/{name}.png)" in text
-    assert found.columns.tolist() == ["what", "published", "ours", "verdict"] and len(found) == 4
-    assert found["published"].tolist() == ["89 s", "2000, TITAN X", "360", "not compared"]
-    assert found["ours"][0] == words._show(tables["kaufmann"]["seconds_per_500"].median())
-    assert max(map(len, text.split("\n\n")[1].splitlines())) <= 120
-
-
-# -------------------------------------------------------------------------------------- numbers from made-up tables
-def made_up(*, exact=1.0, error=0.05, refine=1.0, nuts_rhat=1.01, kaufmann=1.0):
+# -------------------------------------------------------------------------------------- numbers from invented tables
+def invented(*, exact=1.0, error=0.05, refine=1.0, nuts_rhat=1.01, kaufmann=1.0):
     """Tables of a full run in which everything is an exact power: fit 2d, draws d²/10⁶, sweeps d³/10⁸ seconds."""
     fits, points = [], []
     for d, n, s in ((15, 15, 15), (30, 25, 30), (60, 40, 60), (100, 60, 100), (318, 190, 6)):
@@ -182,7 +169,7 @@ def made_up(*, exact=1.0, error=0.05, refine=1.0, nuts_rhat=1.01, kaufmann=1.0):
             | {"draw_compile_seconds": 0.0, "draws_per_second": 1e6 / d**2, "exact_compile_seconds": 0.0}
             | {"sweep_seconds": sweep, "effective": 1000}
         )
-        for lam, q in work.grid((1.0, 50.0), 2):
+        for lam, q in timing.grid((1.0, 50.0), 2):
             points.append(
                 {"d": d, "s": s, "lam": lam, "q": q, "flow_seconds": d**2 / 1e3, "refined_seconds": refine * sweep}
                 | {"warmup_seconds": 8000 * sweep, "sampling_seconds": 12_000 * sweep, "ess": 900.0, "rhat": 1.01}
@@ -209,7 +196,7 @@ def made_up(*, exact=1.0, error=0.05, refine=1.0, nuts_rhat=1.01, kaufmann=1.0):
     blanket = [
         {"d": 318, "s": 6, "lam": lam, "q": 1.0, "compile_seconds": 9.0, "seconds_per_500": 2.5 / kaufmann}
         | {"draws_per_second": 200.0 * kaufmann, "effective_per_second": 50.0 * kaufmann, "rhat": 1.01}
-        for lam in sorted({lam for lam, _ in work.grid((1.0, 50.0), 2)})
+        for lam in sorted({lam for lam, _ in timing.grid((1.0, 50.0), 2)})
     ]
     named = {"fits": fits, "points": points, "grids": grids, "nuts": nuts, "published": torch, "kaufmann": blanket}
     return {name: pd.DataFrame(rows) for name, rows in named.items()}
@@ -218,62 +205,36 @@ def made_up(*, exact=1.0, error=0.05, refine=1.0, nuts_rhat=1.01, kaufmann=1.0):
 def test_exponent_is_that_of_a_regression(rng):
     x, y = np.array([15, 30, 60, 100]), np.array([2.0, 9.0, 31.0, 110.0])
     known = stats.linregress(np.log(x), np.log(y))
-    assert numbers.exponent(x, y) == pytest.approx((known.slope, known.stderr))
-    assert str(numbers.exponent(x, 3.0 * x**2.5)) == "2.50 ± 0.00"
-    assert str(numbers.exponent(x[:2], x[:2])) == "1.00"  # no freedom left for an error
-    assert np.isnan(numbers.exponent([15], [1.0]).value)
+    assert estimates.exponent(x, y) == pytest.approx((known.slope, known.stderr))
+    assert str(estimates.exponent(x, 3.0 * x**2.5)) == "2.50 ± 0.00"
+    assert str(estimates.exponent(x[:2], x[:2])) == "1.00"  # no freedom left for an error
+    assert np.isnan(estimates.exponent([15], [1.0]).value)
 
 
 @pytest.mark.parametrize("costs", [(30.0, 0.1, 4.0, 1.3), (30.0, 0.1, 4.0, 0.12), (3.0, 0.5, 4.0, 0.6), (8, 1, 0, 5)])
 def test_break_even_by_counting(costs):
     once, each, exact_once, exact_each = costs
-    wins = numbers.break_even(*costs)
+    wins = estimates.break_even(*costs)
     assert wins == next(k for k in range(1, 10_000) if once + k * each < exact_once + k * exact_each)
 
 
 def test_break_even_may_not_exist():
-    assert numbers.break_even(10.0, 1.0, 0.0, 1.0) == np.inf
+    assert estimates.break_even(10.0, 1.0, 0.0, 1.0) == np.inf
 
 
 def test_costs_follow_the_rule_of_refinement():
-    table = numbers.costs(made_up())
+    table = estimates.costs(invented())
     d = table["d"].to_numpy(float)
     np.testing.assert_allclose(table["flow_each"], d**2 / 1e3)
     np.testing.assert_allclose(table["exact_each"], 20_000 * d**3 * 1e-8)
     assert (table["refined_points"] == 0).all()
-    refined = numbers.costs(made_up(error=0.12, refine=1000.0))
+    refined = estimates.costs(invented(error=0.12, refine=1000.0))
     np.testing.assert_allclose(refined["flow_each"], d**2 / 1e3 + 1000 * d**3 * 1e-8)
     assert (refined["refined_points"] == 4).all()
 
 
-def test_words_follow_the_numbers():
-    def flat(tables):
-        return " ".join(runtime.section(tables).split())
-
-    usual = flat(made_up())
-    assert "the fit with all compilation grows as d^(1.00 ± 0.00)" in usual
-    assert "one of its sweeps as d^(3.00 ± 0.00)" in usual
-    assert "plain draws are counted everywhere" in usual and "R̂ of NUTS is at most 1.05 everywhere" in usual
-    assert "k^(0.10 ± 0.00) for the flow" in usual and "as k^(1.00 ± 0.00) for the exact sampler" in usual
-    assert "With 10 layers its training takes 1000 times as long" in usual and "k = 67 at d = 15" in usual
-    slow = flat(made_up(error=0.12, refine=1e5, nuts_rhat=1.3))
-    assert "there refined draws are counted" in slow and "At d = 15, d = 30, d = 60, d = 100 it never wins" in slow
-    assert "NUTS has not mixed at d = 15 and q = 1, d = 15 and q = 0.5" in slow and "takes longer than" in slow
-    assert "which are exact, it wins in the end" in flat(made_up(refine=1.0, exact=100.0))
-
-
-def test_verdicts_follow_the_numbers():
-    usual = runtime.verdicts(made_up())
-    rate = 1e6 / 318**2
-    assert usual["ours"].tolist()[:2] == ["2.5 s", f"{rate:.3g}, CPU"] and usual["verdict"][0] == "36 times as fast"
-    assert usual["verdict"][2].startswith("smaller") and usual["ours"][4] == "8.33 h on a CPU, extrapolated"
-    slow = runtime.verdicts(made_up(kaufmann=1e-5, exact=1e-3))
-    assert slow["verdict"][2] == "at least as large" and slow["verdict"][3] == "the exact sampler wins at every size"
-    assert runtime.verdicts(made_up(exact=1e4))["verdict"][3] == "worth it for a single point"
-
-
 def test_figures_of_a_full_run_have_a_panel_for_each_size():
-    found = runtime.figures(made_up())
+    found = runtime.figures(invented())
     assert len(found["cost_against_points"].axes) == 4 and len(found["cost_against_d"].axes) == 2
     texts = [text.get_text() for text in found["cost_against_d"].axes[0].get_legend().get_texts()]
     assert texts[0] == "flow: fit, once, ∝ d^(1.00 ± 0.00)"
@@ -291,23 +252,23 @@ def test_a_fresh_fit_runs_in_a_new_process_without_cache(monkeypatch, tmp_path):
 
     monkeypatch.setenv("GGMFLOW_CACHE", str(tmp_path))
     monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr(work.GraphicalFlow, "load", lambda path: path.name)
-    with work._cache_off(True):
-        model, report = work._fit(runtime.FULL, runtime.FULL.blanket)
+    monkeypatch.setattr(fits.GraphicalFlow, "load", lambda path: path.name)
+    with fits.cache_off(True):
+        model, report = fits.timed_fit(runtime.FULL, runtime.FULL.blanket)
     assert (model, report) == ("model.ggmflow", {"seconds": 2.0})
     assert calls == [{"d": 318, "n": 190, "s": 6, "steps": None}] and os.environ["GGMFLOW_CACHE"] == str(tmp_path)
 
 
 def test_the_code_of_the_new_process_runs():
     """Up to the request, which is not one: fitting is done by the other tests."""
-    answer = subprocess.run([sys.executable, "-c", work._CHILD, ".", "?"], capture_output=True, text=True)
+    answer = subprocess.run([sys.executable, "-c", fits.CHILD, ".", "?"], capture_output=True, text=True)
     assert answer.returncode == 1 and "JSONDecodeError" in answer.stderr
 
 
 # -------------------------------------------------------------------------------------- peers
 def test_without_numpyro_a_row_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "numpyro.infer", None)
-    row = work.run_against_nuts(SIZE.d, SIZE.n, 1.0, 10, 10)["nuts"].iloc[0]
+    row = jobs.run_against_nuts(SIZE.d, SIZE.n, 1.0, 10, 10)["nuts"].iloc[0]
     assert row["status"] == "not measured: NumPyro is not installed. Run: pip install numpyro"
     assert np.isnan(row["nuts_rhat"]) and row["exact_per_second"] > 0
 
@@ -327,9 +288,9 @@ def test_without_an_environment_a_row_says_so(monkeypatch, tmp_path):
         raise OSError("no space")
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(published.Path, "home", lambda: tmp_path)
-    monkeypatch.setattr(published.venv.EnvBuilder, "create", create)
-    row = work.run_against_published(10, 5.0)["published"].iloc[0]
+    monkeypatch.setattr(published_flow.Path, "home", lambda: tmp_path)
+    monkeypatch.setattr(published_flow.venv.EnvBuilder, "create", create)
+    row = jobs.run_against_published(10, 5.0)["published"].iloc[0]
     assert row["status"].startswith("not measured: No virtual environment could be made in ~")
     assert str(tmp_path) not in row["status"] and np.isnan(row["seconds_per_step"])
 
@@ -339,20 +300,22 @@ def test_a_failed_installation_is_told(monkeypatch, tmp_path):
         return subprocess.CompletedProcess(command, 1, "", "no network")
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(published.venv.EnvBuilder, "create", lambda self, directory: None)
+    monkeypatch.setattr(published_flow.venv.EnvBuilder, "create", lambda self, directory: None)
     monkeypatch.setattr(subprocess, "run", run)
     told = []
-    with pytest.raises(published.PublishedFlowError, match=r"pip could not install flowcon==0.0.4(.|\n)*no network"):
-        published.environment(told.append)
+    with pytest.raises(
+        published_flow.PublishedFlowError, match=r"pip could not install flowcon==0.0.4(.|\n)*no network"
+    ):
+        published_flow.environment(told.append)
     assert len(told) == 1 and "torch==2.13.0" in told[0]
 
 
 def test_what_the_published_flow_measured_is_kept(monkeypatch):
-    known = published.Published(36, 9, 2.5, 800.0, 1.9, 2, -300.0, 0.5)
-    monkeypatch.setattr(published, "environment", lambda: (Path("python"), {}))
-    monkeypatch.setattr(published, "run_published", lambda python, settings, scatter: known)
-    row = work.run_against_published(4, 5.0)["published"].iloc[0]
-    assert row["status"] == work.MEASURED and row["layers"] == 4
+    known = published_flow.Published(36, 9, 2.5, 800.0, 1.9, 2, -300.0, 0.5)
+    monkeypatch.setattr(published_flow, "environment", lambda: (Path("python"), {}))
+    monkeypatch.setattr(published_flow, "run_published", lambda python, settings, scatter: known)
+    row = jobs.run_against_published(4, 5.0)["published"].iloc[0]
+    assert row["status"] == settings.MEASURED and row["layers"] == 4
     assert row[["seconds_per_step", "draws_per_second", "elbo"]].tolist() == [2.5, 800.0, -300.0]
 
 
@@ -382,17 +345,19 @@ print(json.dumps({"event": "result"} | result | {"draws_per_second": 7.0, "cores
 """,
         encoding="utf-8",
     )
-    monkeypatch.setattr(published, "SCRIPT", script)
+    monkeypatch.setattr(published_flow, "SCRIPT", script)
     scatter, told = scatter_of(SIZE), []
     # The other process must find NumPy: this interpreter has it.
-    found = published.run_published(Path(sys.executable), published.Settings(1.0, layers=3), scatter, told.append)
+    found = published_flow.run_published(
+        Path(sys.executable), published_flow.Settings(1.0, layers=3), scatter, told.append
+    )
     assert found[:6] == (3, 1, 0.5, 7.0, 1.0, 2) and told == ["step 1, log q − log p̃ = 2.0"]
     known = np.load(f"{script}.npy")  # and `run_published` has compared it, draw by draw, with our own density
     se = np.sqrt(np.sum(known.var(axis=1, ddof=1) / 20)) / 9
     assert (found.elbo, found.elbo_se) == pytest.approx((known.mean(), se))
     L = np.broadcast_to(np.eye(3), (9, 20, 3, 3))
-    with pytest.raises(published.PublishedFlowError, match="disagree"):
-        published.mean_elbo(L, np.zeros((9, 20)), np.zeros((9, 20)), scatter)
+    with pytest.raises(published_flow.PublishedFlowError, match="disagree"):
+        published_flow.mean_elbo(L, np.zeros((9, 20)), np.zeros((9, 20)), scatter)
 
 
 @pytest.mark.parametrize(
@@ -405,13 +370,6 @@ print(json.dumps({"event": "result"} | result | {"draws_per_second": 7.0, "cores
 def test_a_process_that_fails_is_an_error(monkeypatch, tmp_path, code, message):
     script = tmp_path / "stand_in.py"
     script.write_text(code, encoding="utf-8")
-    monkeypatch.setattr(published, "SCRIPT", script)
-    with pytest.raises(published.PublishedFlowError, match=message):
-        published.run_published(Path(sys.executable), published.Settings(1.0), scatter_of(SIZE))
-
-
-def test_jobs_are_in_pieces():
-    names = [job.name for job in runtime.jobs(runtime.FULL)]
-    assert len(names) == len(set(names)) == 12
-    assert json.loads(json.dumps(runtime.FULL._asdict()))["blanket"] == [318, 190, 6, 1000, 500, []]
-    assert all(a < b for a, b in pairwise(size.d for size in runtime.FULL.sizes))
+    monkeypatch.setattr(published_flow, "SCRIPT", script)
+    with pytest.raises(published_flow.PublishedFlowError, match=message):
+        published_flow.run_published(Path(sys.executable), published_flow.Settings(1.0), scatter_of(SIZE))

@@ -33,7 +33,7 @@ def without_training():
         patch.setattr(estimator, "train", no_training)
         patch.setattr(prior, "train", no_training)
         patch.setattr(prior, "_known", {})
-        patch.setattr(prior, "_prior_path", lambda *_: None)
+        patch.setattr(prior, "_cache_path", lambda *_: None)
         yield
 
 

@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
-from benchmarks.trust import calibration
-from benchmarks.trust.calibration import (
+from benchmarks.trust.calibration import FIGURE, TABLE, as_rows
+from tests.support import calibration, oracles
+from tests.support.calibration import (
     CENTRED,
     CONDITIONS,
     EXACT,
@@ -20,12 +21,11 @@ from benchmarks.trust.calibration import (
     SHAPE,
     WARM,
     WEIGHTED,
-    as_rows,
     conditions,
+    make_jobs,
     run,
-    work,
 )
-from benchmarks.trust.ranks import (
+from tests.support.ranks import (
     FUNCTIONS,
     L,
     Line,
@@ -37,7 +37,6 @@ from benchmarks.trust.ranks import (
     pick,
     rank_lines,
 )
-from tests.support import oracles
 
 REPLICATIONS, FITS = 204, 24
 
@@ -48,7 +47,7 @@ def found():
     with pytest.MonkeyPatch.context() as patch:
         for name, shorter in {"num_warmup": 20, "thin": 4}.items():
             patch.setitem(calibration.CHAINS, name, shorter)
-        return run(work((3,), REPLICATIONS, FITS), None, Console(quiet=True))
+        return run(make_jobs((3,), REPLICATIONS, FITS), None, Console(quiet=True))
 
 
 def smallest(found, sampler):
@@ -64,6 +63,7 @@ def prior_sample(d, num_calls):
     return {pair: draws[[each == pair for each in at]] for pair in CONDITIONS}
 
 
+@pytest.mark.slow
 def test_truths_come_from_the_prior():
     """Against rejection sampling at d = 3: 18 two-sample KS tests, p > 5e-6, false-alarm rate below 1e-4."""
     rng = np.random.default_rng(3)
@@ -77,6 +77,7 @@ def test_truths_come_from_the_prior():
             assert stats.ks_2samp(f(ours), f(theirs)).pvalue > 5e-6
 
 
+@pytest.mark.slow
 def test_closed_forms_of_the_prior():
     """Hold for the truths, |z| < 4.5 and p > 1e-5 (false-alarm rate 2e-5), and do not for matrices a fifth larger."""
     problems = calibration.problems(3, REPLICATIONS)
@@ -88,6 +89,7 @@ def test_closed_forms_of_the_prior():
     assert p < 0.01
 
 
+@pytest.mark.slow
 def test_data_follow_the_truth():
     """tr(Ω₀S) ~ χ²_{nd} of 204 data sets: KS, p > 1e-4."""
     problems = calibration.problems(3, REPLICATIONS)
@@ -96,6 +98,7 @@ def test_data_follow_the_truth():
 
 
 # ---------------------------------------------------------------------------------------------------------- calibration
+@pytest.mark.slow
 def test_the_exact_sampler_is_calibrated(found):
     """Six p-values of 204 ranks each above 1e-5: false-alarm rate below 6e-5. Coverage: nine times ± 4.5 sd, 1e-4."""
     assert len(pick(found, sampler=EXACT)) == REPLICATIONS
@@ -104,6 +107,7 @@ def test_the_exact_sampler_is_calibrated(found):
         assert abs(line.value - 0.9) < 4.5 * np.sqrt(0.09 / line.replications)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_of_the_sampler_is_seen(found, mistake):
     """The same 204 data sets: shape n/2 for γ, as in a published sampler; draws too narrow by 30 %."""
@@ -130,6 +134,7 @@ def width(found, sampler):
     return np.mean([np.log(np.divide(widths[sampler, k], widths[EXACT, k])) for k in range(FITS)], axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [FLOW, WEIGHTED])
 def test_the_flow_is_calibrated(found, sampler):
     """24 fits: KS of three functions, p > 1e-5, and beside the exact sampler |z| < 4.5: false-alarm rate 5e-5.
@@ -144,6 +149,7 @@ def test_the_flow_is_calibrated(found, sampler):
     assert np.abs(width(found, sampler)).max() < 0.1
 
 
+@pytest.mark.slow
 def test_few_data_sets_show_mistakes(found):
     """What the flow's 24 fits are held to is not met: in place if γ has the shape n/2, in width if sd is × 0.7."""
     assert np.abs(paired(found, SHAPE)).max() > 6
@@ -151,6 +157,7 @@ def test_few_data_sets_show_mistakes(found):
 
 
 # --------------------------------------------------------------------------------------------------------- what is told
+@pytest.mark.slow
 def test_p_values_of_uniform_ranks():
     """Of 1000 sets of 200 uniform ranks a share of 0.05 has p < 0.05, within 4.5 sd (7e-6 a statistic)."""
     rng = np.random.default_rng(8)
@@ -232,10 +239,9 @@ def cut(tmp_path, monkeypatch):
     return file, asked, todo
 
 
-def test_a_run_that_was_cut_goes_on(cut, monkeypatch):
-    """What is in the file is not made again, and comes back as it was; a commit of other files changes nothing."""
+def test_an_interrupted_run_continues(cut):
+    """Replications in the file are not run again, and are read as they were written."""
     file, asked, todo = cut
-    monkeypatch.setattr(calibration, "commit", lambda directory: "another")
     found = run(todo, file, Console(quiet=True))
     assert asked[10:] == ["cut", (EXACT, 10), (EXACT, 11), (FLOW, 0), (FLOW, 1), (FLOW, 2)]
     assert len({repr(one._replace(sampler="", index=0)) for one in found}) == 1
@@ -251,10 +257,9 @@ def test_a_run_that_was_cut_goes_on(cut, monkeypatch):
         ),
         (lambda patch: patch.setitem(calibration.FIT, "steps", 77), "fit .*'steps': 300.* now .*'steps': 77"),
         (lambda patch: patch.setattr(calibration, "SEED", 5), "seed 20231210, now 5"),
-        (lambda patch: patch.setattr(calibration, "__file__", __file__), "code .* now "),
     ],
 )
-def test_a_run_of_something_else_does_not_go_on(cut, monkeypatch, change, told):
+def test_a_run_of_other_versions_or_settings_does_not_continue(cut, monkeypatch, change, told):
     """The error says what differs, and the file stays."""
     file, asked, todo = cut
     before = file.read_bytes()
@@ -265,18 +270,18 @@ def test_a_run_of_something_else_does_not_go_on(cut, monkeypatch, change, told):
     assert file.read_bytes() == before
 
 
-def test_a_file_that_does_not_say_what_made_it(cut):
+def test_a_file_without_versions_and_settings_is_an_error(cut):
     """Such as one of an earlier version."""
     file, _, todo = cut
     lines = file.read_text(encoding="utf-8").split("\n\n")[-1]
     file.write_text(lines, encoding="utf-8")
-    with pytest.raises(ValueError, match="does not say what made it"):
+    with pytest.raises(ValueError, match="has no versions and settings"):
         run(todo, file, Console(quiet=True))
 
 
 def test_the_table_of_the_page_holds():
     """Every p-value and coverage that has a bar meets it, from enough replications; the picture is small."""
-    with calibration.TABLE.open(encoding="utf-8", newline="") as file:
+    with TABLE.open(encoding="utf-8", newline="") as file:
         names, *rows = csv.reader(file)
     assert tuple(names) == Line._fields
     lines = [Line(*row[:5], int(row[5]), row[6], *(float(x) if x else None for x in row[7:])) for row in rows]
@@ -297,4 +302,4 @@ def test_the_table_of_the_page_holds():
         assert low - 1e-4 < sum(line.value * line.replications for line in part) / num < high + 1e-4
     for mistake, d in product(MISTAKES, ("3", "6")):
         assert min(line.value for line in lines if (line.sampler, line.d, line.q) == (mistake, d, "all")) < 1e-4
-    assert calibration.FIGURE.stat().st_size < 200_000
+    assert FIGURE.stat().st_size < 200_000

@@ -1,4 +1,4 @@
-"""Killed, out of space, interrupted, two at once: files are old or new, fits go on, and one line says what happened."""
+"""Killed, out of space, interrupted, two at once: files are old or new, fits continue, and one line says why."""
 
 import shutil
 import signal
@@ -9,16 +9,17 @@ from contextlib import contextmanager
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.trust import faults
 from ggmflow.cli.app import app
 from ggmflow.cli.run_record import EDGES, MODEL, RECORD, REPORT, read_record
 from ggmflow.storage import archive
+from tests.support import faults, processes
 
 resource = pytest.importorskip("resource", reason="POSIX")
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks, and looks at /proc")
 
 
 # ----------------------------------------------------------------------------------------------------------- every step
+@pytest.mark.slow
 def test_every_step_of_every_write_may_fail():
     """Whoever writes a file, at whatever step it is killed, interrupted or out of space."""
     found = faults.every_step()
@@ -30,7 +31,7 @@ def test_every_step_of_every_write_may_fail():
 MISTAKES = """
 import json, os, tempfile
 from pathlib import Path
-from benchmarks.trust.disk import Victim, try_all
+from tests.support.disk import Victim, try_all
 
 def in_place(place, new):
     with open(place / "x", "w") as file:
@@ -66,35 +67,37 @@ def test_known_mistakes_are_seen():
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory):
     """An earlier fit, and an undisturbed one of what is disturbed below."""
-    return faults.set_up(tmp_path_factory.mktemp("faults"))
+    return processes.set_up(tmp_path_factory.mktemp("faults"))
 
 
+@pytest.mark.slow
 def test_a_killed_refit_keeps_the_earlier_fit_and_while_it_lived_refused_a_second_one(stage):
     run = stage.fresh(stage.old)
-    arguments = ["fit", stage.table, "-o", run, *faults.OPTIONS, "--force"]
-    first = faults.start(*arguments, code=faults.OFTEN)
-    faults.wait_until(first, (run / ".next" / "checkpoint").exists)
+    arguments = ["fit", stage.table, "-o", run, *processes.OPTIONS, "--force"]
+    first = processes.start(*arguments, code=processes.OFTEN)
+    processes.wait_until(first, (run / ".next" / "checkpoint").exists)
     first.send_signal(signal.SIGSTOP)  # so that it does not end before the second one begins
-    second = faults.end(faults.start(*arguments))
-    assert faults.speech(second, (2,), f"another ggmflow is at work in {run}: wait for it") == []
+    second = processes.end(processes.start(*arguments))
+    assert faults.bad_end(second, (2,), f"another ggmflow is at work in {run}: wait for it") == []
     first.kill()
-    assert faults.end(first).code == -signal.SIGKILL
+    assert processes.end(first).code == -signal.SIGKILL
     assert faults.bytes_of(run, MODEL, EDGES, RECORD) == faults.bytes_of(stage.old, MODEL, EDGES, RECORD)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "begun"), [(signal.SIGINT, False), (signal.SIGTERM, True)])
 def test_a_signal_ends_the_program_in_one_line(stage, number, begun):
     """While it loads, and while it trains."""
     run = stage.fresh()
-    process = faults.start("fit", stage.table, "-o", run, *faults.OPTIONS)
+    process = processes.start("fit", stage.table, "-o", run, *processes.OPTIONS)
     if begun:
-        faults.wait_until(process, lambda: (run / RECORD).exists() and read_record(run)["status"] == "running")
-        result = faults.end_with(process, number)
+        processes.wait_until(process, lambda: (run / RECORD).exists() and read_record(run)["status"] == "running")
+        result = processes.end_with(process, number)
         assert "Interrupted. To go on: " in result.errors and read_record(run)["status"] == "interrupted"
     else:
-        result = faults.hit(process, 0.2, number)
+        result = processes.hit(process, 0.2, number)
         assert result.errors == "Interrupted.\n" and not run.exists()
-    assert faults.speech(result, (128 + number,), "Interrupted") == []
+    assert faults.bad_end(result, (128 + number,), "Interrupted") == []
 
 
 @contextmanager
@@ -108,6 +111,7 @@ def small_files():
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [(["report"], REPORT), (["export", "--format", "netcdf"], "posterior.nc")],
@@ -125,6 +129,7 @@ def test_a_full_disk_is_one_line_that_names_the_file(stage, arguments, name):
 
 
 # ------------------------------------------------------------------------------------------------------ what is checked
+@pytest.mark.slow
 def test_the_checks_see_damage(stage):
     run = stage.fresh(stage.whole)
     assert faults.damage(run) == []
@@ -136,7 +141,7 @@ def test_the_checks_see_damage(stage):
         (run / name).write_bytes(content)
     (run / REPORT).write_text("<html>")
     assert [line.split(":")[0] for line in faults.damage(run)] == [REPORT]
-    traceback = faults.Ended(1, "Traceback (most recent call last):\n", True)
-    silent, wrong = faults.Ended(130, "", True), faults.Ended(1, "Interrupted.\n", True)
-    assert all(faults.speech(each, (130,), "Interrupted") for each in (traceback, silent, wrong))
+    traceback = processes.Ended(1, "Traceback (most recent call last):\n", True)
+    silent, wrong = processes.Ended(130, "", True), processes.Ended(1, "Interrupted.\n", True)
+    assert all(faults.bad_end(each, (130,), "Interrupted") for each in (traceback, silent, wrong))
     assert archive.read(run / MODEL)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from benchmarks.trust import hostile, hostile_questions, hostile_tables
+from benchmarks.trust import hostile as benchmark
 from ggmflow.data import scatter as data
 from ggmflow.data import table
 from ggmflow.data.scatter import Scatter
@@ -20,6 +20,7 @@ from ggmflow.model.conditions import Ranges, find_ranges
 from ggmflow.posterior.edges import find_rule
 from ggmflow.posterior.source import as_key
 from ggmflow.train.loop import default_settings
+from tests.support import hostile, hostile_files, hostile_questions, hostile_tables
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a case is stopped by an alarm, which POSIX has")
 # The same examples in every run, and no timed assertions.
@@ -58,6 +59,15 @@ TABLES = hnp.arrays(
     st.tuples(st.integers(0, 6), st.integers(0, 5)),
     fill=st.nothing(),
 )
+
+# Cases of a brief run, for kinds that need no training.
+BRIEF = {
+    "tables to sufficient statistics": 150,
+    "parameters of a fit": 11,
+    "files to ggmflow fit": 3,
+    "options of the commands": 10,
+    "damaged runs to the commands": 6,
+}
 
 
 def holds(attempt):
@@ -162,8 +172,18 @@ def test_any_file(tmp_path_factory, content):
 
 
 # ------------------------------------------------------------------------------------------------------- the benchmark
+@pytest.mark.parametrize(("name", "count"), BRIEF.items())
+def test_a_few_cases_of_each_kind_without_training(name, count):
+    (kind,) = [each for each in hostile.KINDS if each.name == name]
+    with hostile.no_training():
+        tried = hostile.attempt_all(kind.make, count)
+    assert not tried.failed
+    assert tried.count == count and tried.refused > 0
+
+
+@pytest.mark.slow
 def test_nothing_fails(capsys):
-    rows = hostile.measure(quick=True)
+    rows = benchmark.measure(quick=True)
     assert all(row.holds in (True, None) for row in rows), capsys.readouterr().err
     assert int(rows[-1].value) > 900
 
@@ -261,10 +281,10 @@ def test_each_way_to_fail_is_seen():
     assert "ZeroDivisionError" in hostile.outcome(lambda: 1 / 0)
     assert hostile.outcome(loop, seconds=1) == "more than 1 s"
     assert hostile_questions.definite(-np.eye(2))
-    assert hostile.hostile_files.ended_badly(1, "Traceback (most recent call last)\n")
-    assert hostile.hostile_files.ended_badly(2, "Error: a\nError: b\n")
-    assert hostile.hostile_files.ended_badly(2, "") and hostile.hostile_files.ended_badly(134, "Error: a\n")
-    assert hostile.hostile_files.ended_badly(2, "Error: it is wrong\n") is None
+    assert hostile_files.ended_badly(1, "Traceback (most recent call last)\n")
+    assert hostile_files.ended_badly(2, "Error: a\nError: b\n")
+    assert hostile_files.ended_badly(2, "") and hostile_files.ended_badly(134, "Error: a\n")
+    assert hostile_files.ended_badly(2, "Error: it is wrong\n") is None
 
 
 def test_limits_are_those_of_model_files():

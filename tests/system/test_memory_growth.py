@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.trust.memory import LARGEST_EXPONENT, exponent
+from tests.support.memory import LARGEST_EXPONENT, exponent
 
 D, MIB = [1275, 5050, 11325], 2**20
 

@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import ggmflow as gf
 from ggmflow.evidence.prior_integral import integrate_prior
@@ -51,6 +52,7 @@ def answers(path):
         }
 
 
+@pytest.mark.slow
 def test_the_same_bits_in_another_process_that_compiles_anew(tmp_path):
     """What this process may have loaded from the disk, programs and the prior, the other makes for itself."""
     first = answers(tmp_path / "first.ggmflow")
@@ -64,6 +66,7 @@ def test_the_same_bits_in_another_process_that_compiles_anew(tmp_path):
     assert list((tmp_path / "cache").glob("*-cache")) and list((tmp_path / "cache" / "priors").iterdir())
 
 
+@pytest.mark.slow
 def test_another_random_state_gives_other_bits():
     """So the digests do see a difference."""
     draws = [digest(fit(random_state=seed).posterior(2.0, 0.5).sample(1000, random_state=1)) for seed in (0, 1)]

@@ -319,6 +319,7 @@ def test_a_new_directory_is_the_users_alone(tmp_path, monkeypatch):
     assert safe_directory() == tmp_path / "new" and (tmp_path / "new").stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory as Linux has them")
 def test_files_that_claim_a_terabyte_are_refused_with_little_memory(untrained, tmp_path):
     """In a process that may not have more than half a gigabyte beyond what it has when it begins to read."""

@@ -15,10 +15,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks.training import Outcome
 from benchmarks.trust import sharding
 from ggmflow.train.devices import arrange
 from tests.support.models import TABLE
+from tests.support.training import Outcome
 
 TOLERANCE, LOOSE, SINGLE = 1e-11, 1e-8, 1e-5
 

@@ -1,19 +1,19 @@
-"""Real tables in which a few clinical variables stand beside many genes: three breast cancer studies from the registry.
+"""Real tables of a few clinical variables and many genes: three breast cancer studies from the package registry.
 
 They take the place of the paper's colorectal table, which is not public. scikit-survival and SurvSet ship them, pygsva
-ships the list of genes that KEGG calls "Pathways in cancer". What is done to them, and nothing else:
+ships the list of genes that KEGG calls "Pathways in cancer". All processing:
 
 - Clinical variables become numbers: a status is 0 or 1, a stage or grade its rank.
 - Rows that lack a clinical variable are left out: 2 of 198, 5 of 115, 6 of 124. No gene lacks a value. (Expected
-  statistics by EM would keep these rows, but with more genes than rows they would be made up of almost nothing.)
+  statistics by EM would keep these rows, but with more genes than rows they would rest on almost no data.)
 - The two tables with more than ten thousand genes are cut down to the pathway, 326 symbols. Genes are called by their
   present symbols; nine of them have an older one in these tables (`FORMER`).
 - Columns that repeat others are left out: grade and size come twice. So is histology, which is no rank and the same
   ("Ductal") for 101 of 115 patients.
 - Survival is kept apart, as the data have it: times are censored, and a Gaussian model of them would take the end of
-  an observation for the end of a life.
+  observation for a death.
 
-Skew and ranks are the business of transform="nonparanormal", which sees nothing but the order within each column.
+Skew and ranks are left to transform="nonparanormal", which uses only the order within each column.
 """
 
 import warnings
@@ -55,16 +55,16 @@ class Column(NamedTuple):
 
 
 class Study(NamedTuple):
-    """Where a table comes from.
+    """Source of a table.
 
     Attributes
     ----------
     package
         Of the registry.
     about
-        The study in words.
+        Description of the study.
     clinical
-        By the name that the variable has here.
+        Clinical variables by name.
     """
 
     package: str
@@ -143,7 +143,7 @@ def load(name: str) -> Clinical:
     ImportError
         If a package of the extra `experiments` is not installed.
     ValueError
-        If a column holds something else than it did when this was written.
+        If a column has unexpected content.
     """
     if name not in STUDIES:
         raise ValueError(f"no study is called {name!r}: choose from {', '.join(STUDIES)}")

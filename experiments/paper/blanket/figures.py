@@ -1,4 +1,4 @@
-"""The figures of the blanket, from its tables."""
+"""Figures of the blankets, drawn from their tables."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from experiments.paper.blanket import clinical
-from experiments.paper.blanket.work import COMPARED, EDGE, EXPONENTS, STRONGEST, WIDE
+from experiments.paper.blanket.jobs import COMPARED, EDGE, EXPONENTS, STRONGEST, WIDE
 from experiments.paper.reference import LIMIT
-from experiments.paper.text import Frame, Tables, percent
+from experiments.paper.statistics import Frame, Tables
 from ggmflow import plot
 from ggmflow.plot.style import LINES, MARKERS, NEUTRAL, SMALL, legend, open_frame, set_title
 from ggmflow.plot.ticks import set_names
@@ -54,7 +54,7 @@ def _draw_evidence(tables: Tables) -> Figure:
         table = where(tables["evidence"], study=study)
         plot.evidence_curve(table.rename(columns={"conditional": "log_evidence"}), ax=ax, title=study)
         top = table["conditional"].max()
-        ax.set_ylim(top - 40, top + 4)  # nats; below that nothing can be told apart
+        ax.set_ylim(top - 40, top + 4)  # nats
         full = float(where(tables["choices"], study=study, rule="full", q=1.0)["lam"].iloc[0])
         line = ax.axvline(full, color=NEUTRAL, lw=1.2, ls=":", label="λ of all data, q = 1")
         ax.get_legend().remove()
@@ -70,14 +70,14 @@ def _draw_evidence(tables: Tables) -> Figure:
 
 
 def _legend_of_figure(figure: Figure, handles: Sequence[Any]) -> None:
-    """Below all panels, in as many columns as there is room for."""
+    """Draw a legend below all panels, in as many columns as fit."""
     longest = max(len(str(each.get_label())) for each in handles)
     columns = max(1, min(len(handles), int(72 * figure.get_figwidth() / (45 + 0.56 * SMALL * longest))))
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL)
 
 
 def _draw_agreement(tables: Tables) -> Figure:
-    """Quantile errors of the flow at every q, and what the exact sampler's own error is."""
+    """Quantile errors of the flow at every q, and the exact sampler's own."""
     figure = Figure(figsize=(6.4, 3.2), layout="constrained")
     ax = figure.subplots()
     studies, width = studies_of(tables), 0.025
@@ -114,7 +114,7 @@ def _draw_networks(tables: Tables, study: str) -> Figure:
     names, positions = [*query, *genes], None
     figure = Figure(figsize=(11, 5.6), layout="constrained")
     figure.suptitle(
-        f"{study}: pairs whose {percent(EDGE)} interval excludes zero, genes without one left out. "
+        f"{study}: pairs whose {100 * EDGE:g} % interval excludes zero, genes without one left out. "
         "Width: association; blue and solid positive, orange and dashed negative",
         fontsize=9,
     )
@@ -145,10 +145,10 @@ def _square(table: Frame, names: Sequence[str]) -> tuple[Float[np.ndarray, "k k"
 
 
 def _positions(joined: Bool[np.ndarray, "k k"], s: int) -> Float[np.ndarray, "k 2"]:
-    """The query on an inner circle, genes on an outer one, each as near as may be to what it is joined to."""
+    """The query on an inner circle, genes on an outer one, each as near as possible to its neighbours."""
     inner = 2 * np.pi * np.arange(s) / s
     pull = joined[s:, :s] @ np.exp(1j * inner)
-    # A gene between opposite clinical variables is pulled nowhere; a little of the first one decides.
+    # A gene between opposite clinical variables has no direction; its first neighbour then decides.
     first = np.exp(1j * inner[joined[s:, :s].argmax(axis=1)])
     wanted = np.angle(pull + 1e-3 * first)
     order, m = np.argsort(wanted, kind="stable"), len(wanted)
@@ -190,7 +190,7 @@ def _draw_intervals(tables: Tables) -> Figure:
         set_title(ax, study)
     handles: list[Any] = [
         Line2D(
-            [], [], color=LINES[k], marker=MARKERS[k], ms=4.5, lw=2, label=f"q = {q:g}: mean, {percent(EDGE)} interval"
+            [], [], color=LINES[k], marker=MARKERS[k], ms=4.5, lw=2, label=f"q = {q:g}: mean, {100 * EDGE:g} % interval"
         )
         for k, q in enumerate(COMPARED)
     ]
@@ -221,7 +221,7 @@ def _draw_across_q(tables: Tables) -> Figure:
     for ax in axes[-1]:
         ax.set_xlabel("exponent q")
     flow = Line2D(
-        [], [], color=LINES[0], marker=MARKERS[0], ms=4.5, lw=1.8, label=f"flow: median, {percent(WIDE)} interval"
+        [], [], color=LINES[0], marker=MARKERS[0], ms=4.5, lw=1.8, label=f"flow: median, {100 * WIDE:g} % interval"
     )
     exact = Line2D([], [], color="black", marker=MARKERS[1], ms=4.5, lw=1, label="exact sampler")
     _legend_of_figure(figure, [flow, exact])

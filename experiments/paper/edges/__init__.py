@@ -1,7 +1,7 @@
-"""Edges found, against many true graphs and many methods."""
+"""Edges found, compared with many true graphs and many methods."""
 
 from experiments.paper.edges.figures import figures
-from experiments.paper.edges.words import section, verdicts
-from experiments.paper.edges.work import FULL, QUICK, jobs
+from experiments.paper.edges.jobs import FULL, QUICK, make_jobs
+from experiments.paper.edges.tables import page_tables
 
-__all__ = ["FULL", "QUICK", "figures", "jobs", "section", "verdicts"]
+__all__ = ["FULL", "QUICK", "figures", "make_jobs", "page_tables"]

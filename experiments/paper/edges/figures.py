@@ -1,4 +1,4 @@
-"""The figures of the comparison of edges, from its tables."""
+"""Figures of the comparison of edges, drawn from its tables."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,22 +9,21 @@ from matplotlib.figure import Figure
 from experiments.paper.edges.summary import (
     BGL,
     EVIDENCE,
-    PUBLISHED,
-    PUBLISHED_ROWS,
     agreement_labelled,
     labelled,
-    mean_se,
     methods,
+    other_kinds,
+    published_values,
     spread,
 )
 from experiments.paper.reference import LIMIT
-from experiments.paper.text import Frame, Tables
+from experiments.paper.statistics import Frame, Tables, mean_se
 from ggmflow.plot.style import DASHED, FAINT, LINES, MARKERS, NEUTRAL, SMALL, open_frame
 from ggmflow.plot.ticks import set_names
 
 
 def figures(tables: Tables) -> dict[str, Figure]:
-    """Pictures of the tables.
+    """Draw all figures.
 
     f1
         F1 over pairs of every method for each n, the default edge rule beside intervals.
@@ -118,15 +117,6 @@ def _draw_published(frame: Frame) -> Figure:
     return figure
 
 
-def published_values(frame: Frame) -> dict[str, dict[int, float]]:
-    """The two methods whose published values are known, with those values at the n of the table."""
-    counts = set(frame.loc[frame["kind"] == "sparse", "n"])
-    return {
-        label: {n: value for n, value in zip(PUBLISHED_ROWS, PUBLISHED[name], strict=True) if n in counts}
-        for label, name in ((methods(frame).smallest, "flow"), (BGL, "BGL"))
-    }
-
-
 def _draw_agreement(table: Frame, labels: Sequence[str]) -> Figure:
     rows = [label for label in labels if label in set(table["label"])]
     figure = Figure(figsize=(7.4, 1.2 + 0.34 * len(rows)), layout="constrained")
@@ -144,12 +134,6 @@ def _draw_agreement(table: Frame, labels: Sequence[str]) -> Figure:
     _plain(ax, "mean quantile error, in posterior standard deviations")
     _legend_below(figure, ax)
     return figure
-
-
-def other_kinds(frame: Frame) -> list[tuple[str, int]]:
-    """Kind and n of data sets that are neither of the main comparison nor of the published matrix, in their order."""
-    others = frame[~frame["kind"].isin(["sparse", "published"])]
-    return list(dict.fromkeys(zip(others["kind"], others["n"].astype(int), strict=True)))
 
 
 def _draw_others(frame: Frame, others: list[tuple[str, int]]) -> Figure:

@@ -1,19 +1,18 @@
-"""What the tables of all data sets together say: scores by label, data set by data set."""
+"""Scores of all data sets, by the label of the method."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.paper.edges.work import PENALTIES
-from experiments.paper.text import Frame, Tables
+from experiments.paper import published
+from experiments.paper.edges.jobs import PENALTIES
+from experiments.paper.statistics import Frame, Tables
 
 EVIDENCE, BGL = "λ and q by evidence", "Bayesian graphical lasso"
-PUBLISHED_ROWS = (15, 25, 35, 45)
-PUBLISHED = {"flow": (0.47, 0.56, 0.63, 0.64), "BGL": (0.37, 0.48, 0.58, 0.62)}  # of q = 0.25, and of the other
 
 
 def labelled(tables: Tables) -> Frame:
-    """Scores with what is known of their data set, a label for people, and whether the draws were refined."""
+    """Scores joined with their data set, a label of the method, and whether the draws were refined."""
     known = tables["data"][["job", "kind", "d", "n", "truth", "pairs", "edges", "strong_edges", "steps"]]
     frame = tables["scores"].merge(known, on="job")
     frame["label"] = [_label(*row) for row in frame[["method", "choice", "q"]].itertuples(index=False)]
@@ -25,7 +24,7 @@ def labelled(tables: Tables) -> Frame:
 
 
 def agreement_labelled(tables: Tables) -> Frame:
-    """Quantile errors with labels, of the draws that the flow's rows rest on (`used`), and without the reference's own.
+    """Quantile errors with labels: of the draws that were scored (`used`), and without the reference's own (`beyond`).
 
     Errors of independent origin add in squares: `beyond` is √(used² − own²), zero where the reference's own is larger.
     """
@@ -52,7 +51,7 @@ class Methods(NamedTuple):
 
     @property
     def all(self) -> list[str]:
-        """All of them."""
+        """Posteriors, then penalties."""
         return [*self.posteriors, *self.penalties]
 
     @property
@@ -66,7 +65,7 @@ def exponent(label: str) -> float:
 
 
 def methods(frame: Frame) -> Methods:
-    """What there is: q falling with the λ of q = 1, then each with its own λ, then the others."""
+    """Methods in the table: decreasing q with the λ of q = 1, then each q with its own λ, then the others."""
     found = set(frame["label"])
     of_q = sorted((each for each in found if each.startswith("q")), key=lambda each: ("own" in each, -exponent(each)))
     names = ["adaptive" if name == "adapt" else name for name in PENALTIES]
@@ -81,9 +80,16 @@ def spread(frame: Frame, measure: str, kind: str = "sparse") -> Frame:
     return wide.reindex(columns=methods(frame).all)
 
 
-def mean_se(values: Frame) -> tuple[float, float]:
-    """Mean over data sets and its standard error, zero for a single one."""
-    found = values.dropna().to_numpy(float)
-    if len(found) < 2:
-        return float(found[0]) if len(found) else np.nan, 0.0
-    return float(found.mean()), float(found.std(ddof=1) / np.sqrt(len(found)))
+def published_values(frame: Frame) -> dict[str, dict[int, float]]:
+    """The two methods whose published values are known, with those values at the n of the table."""
+    counts = set(frame.loc[frame["kind"] == "sparse", "n"])
+    return {
+        label: {n: value for n, value in zip(published.F1_ROWS, published.F1[name], strict=True) if n in counts}
+        for label, name in ((methods(frame).smallest, "flow"), (BGL, "BGL"))
+    }
+
+
+def other_kinds(frame: Frame) -> list[tuple[str, int]]:
+    """Kind and n of data sets that are neither of the main comparison nor of the published matrix, in their order."""
+    others = frame[~frame["kind"].isin(["sparse", "published"])]
+    return list(dict.fromkeys(zip(others["kind"], others["n"].astype(int), strict=True)))

@@ -1,7 +1,8 @@
-"""What the whole continuum of (λ, q) costs, beside samplers that are run anew for every point."""
+"""The cost of the whole continuum of (λ, q), compared with samplers that are run again for every point."""
 
 from experiments.paper.runtime.figures import figures
-from experiments.paper.runtime.words import section, verdicts
-from experiments.paper.runtime.work import FULL, QUICK, jobs
+from experiments.paper.runtime.jobs import make_jobs
+from experiments.paper.runtime.settings import FULL, QUICK
+from experiments.paper.runtime.tables import page_tables
 
-__all__ = ["FULL", "QUICK", "figures", "jobs", "section", "verdicts"]
+__all__ = ["FULL", "QUICK", "figures", "make_jobs", "page_tables"]

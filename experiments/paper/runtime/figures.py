@@ -1,4 +1,4 @@
-"""The figures of runtimes, from the tables."""
+"""Figures of runtimes, drawn from their tables."""
 
 from typing import Any
 
@@ -9,20 +9,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
-from experiments.paper.runtime import published
-from experiments.paper.runtime.numbers import blanket, count, exponent, matrices, measured, number
-from experiments.paper.runtime.work import (
-    DRAWS,
-    EXACT,
-    FLOW,
-    NUTS,
-    PUBLISHED,
-    PUBLISHED_FLOW_RATE,
-    PUBLISHED_GIBBS_DRAWS,
-    PUBLISHED_GIBBS_SECONDS,
-)
-from experiments.paper.text import Tables
+from experiments.paper import published
+from experiments.paper.runtime.estimates import blanket, count, exponent, matrices, measured, number
+from experiments.paper.statistics import Tables
 from ggmflow.plot.style import DASHED, FAINT, LINES, MARKERS, NEUTRAL, SMALL, legend_below, open_frame, set_title
+
+FLOW, EXACT, PUBLISHED, NUTS, DRAWS = 0, 1, 2, 3, 5  # positions among colours and markers
 
 
 def figures(tables: Tables) -> dict[str, Figure]:
@@ -112,14 +104,14 @@ def _draw_points(tables: Tables) -> Figure:
             ax.annotate(f"{count(row['wins'])} {points}", (row["wins"], 0.03), **at, **place)
         ax.set(xscale="log", yscale="log", xlim=(0.85, 1000), xlabel="points (λ, q)", ylabel="seconds in all")
         ax.xaxis.set_major_formatter("{x:g}")
-        ax.set_ylim(bottom=ax.get_ylim()[0] / (8 if len(own) else 2))  # room for words
+        ax.set_ylim(bottom=ax.get_ylim()[0] / (8 if len(own) else 2))  # room for text
         if len(own):
-            words = ["markers: measured"]
+            lines = ["markers: measured"]
             for j, name, who in ((FLOW, "flow_seconds", "flow"), (EXACT, "exact_seconds", "exact sampler")):
                 ax.plot(own["points"], own[name], ls="", marker=MARKERS[j], ms=5, color=LINES[j])
-                words.append(f"{who} ∝ k^({exponent(own['points'], own[name])})")
+                lines.append(f"{who} ∝ k^({exponent(own['points'], own[name])})")
             place = {"transform": ax.transAxes, "ha": "right", "va": "bottom", "fontsize": SMALL}
-            ax.text(0.98, 0.1, "\n".join(words), **place)
+            ax.text(0.98, 0.1, "\n".join(lines), **place)
         open_frame(ax)
         set_title(ax, f"d = {row['d']:g}, n = {row['n']:g}")
     texts = {"loc": "outside lower center", "ncols": len(handles), "frameon": False, "fontsize": SMALL}
@@ -133,10 +125,10 @@ def _draw_blanket(tables: Tables) -> Figure:
     effective += [("Kaufmann et al.: effective draws", each) for each in kaufmann.to_dict("records")]
     dots = [
         ("flow: independent draws", row["draws_per_second"], FLOW),
-        ("flow, published, on a TITAN X", PUBLISHED_FLOW_RATE, PUBLISHED),
+        ("flow, published, on a TITAN X", published.FLOW_RATE, PUBLISHED),
         *((f"{who}, λ = {e['lam']:.3g}, q = {e['q']:g}", e["effective_per_second"], EXACT) for who, e in effective),
         ("Kaufmann et al.: all draws", float(kaufmann["draws_per_second"].median()), EXACT),
-        ("Kaufmann et al., published: all draws", PUBLISHED_GIBBS_DRAWS / PUBLISHED_GIBBS_SECONDS, PUBLISHED),
+        ("Kaufmann et al., published: all draws", published.GIBBS_DRAWS / published.GIBBS_SECONDS, PUBLISHED),
     ]
     labels, rates, whose = (list(values)[::-1] for values in zip(*dots, strict=True))
     figure = Figure(figsize=(9.6, 1.0 + 0.3 * len(dots)), layout="constrained")

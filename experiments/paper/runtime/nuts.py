@@ -1,4 +1,4 @@
-"""NumPyro's NUTS on the posterior of a precision matrix, to measure others by.
+"""NumPyro's NUTS on the posterior of a precision matrix, for comparison.
 
     L_jj = softplus(x_jj),   log density of x = log p̃(L) + log|dΩ/dL| + Σ_j log σ(x_jj)
 
@@ -19,7 +19,7 @@ from ggmflow.model import target
 
 
 class NutsRun(NamedTuple):
-    """Chains of NUTS and what they took.
+    """Chains of NUTS and their times.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ def run_nuts(
     num_draws, num_warmup
         Draws kept of each chain, and those of its adaptation.
     start
-        Where each chain starts; draws of the exact posterior are what favours it most.
+        Where each chain starts; draws of the exact posterior favour it most.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def run_nuts(
         jax.block_until_ready(sampler.post_warmup_state)
         warmup_seconds = time.perf_counter() - begin
         sampler.run(jax.random.key(1), extra_fields=("num_steps",))  # compiles the sampling phase
-        sampler.post_warmup_state = sampler.last_state  # so that this was not for nothing
+        sampler.post_warmup_state = sampler.last_state  # continue from there
         begin = time.perf_counter()
         sampler.run(jax.random.key(2), extra_fields=("num_steps",))
         x = np.array(sampler.get_samples(group_by_chain=True))

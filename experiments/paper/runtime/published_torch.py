@@ -1,7 +1,7 @@
 """The published Conditional Matrix Flow, built from `flowcon` and trained on the CPU: E_q[log q(Ω) − log p̃(Ω)] → min.
 
-`experiments.paper.runtime.published` runs this file in an environment of its own, where ggmflow is not installed. Here
-neither torch nor flowcon is, so both are imported where they are used:
+`experiments.paper.runtime.published_flow` runs this file in a separate environment without ggmflow. torch and flowcon
+are not installed elsewhere, so both are imported where they are used:
 
     python -I published_torch.py problem.npz draws.npz '{"layers": 10, ...}'
 

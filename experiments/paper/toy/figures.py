@@ -1,4 +1,4 @@
-"""The figures of the toy problem, from its tables."""
+"""Figures of the toy problem, drawn from its tables."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,11 +11,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from experiments.paper import published
 from experiments.paper.choice import FOLDS
 from experiments.paper.reference import LIMIT
-from experiments.paper.text import Frame, Tables
-from experiments.paper.toy.numbers import at_point, compared_points, of_architecture, of_seed
-from experiments.paper.toy.work import BAND, PUBLISHED_LAM, PUBLISHED_RMSE, SHOWN, WIDE
+from experiments.paper.statistics import Frame, Tables
+from experiments.paper.toy.estimates import at_point, compared_points, of_architecture, of_seed
+from experiments.paper.toy.settings import BAND, SHOWN, WIDE
 from ggmflow.plot import intervals_along_lam, solution_path
 from ggmflow.plot.style import (
     DASHED,
@@ -32,7 +33,7 @@ from ggmflow.plot.style import (
 
 
 def figures(tables: Tables) -> dict[str, Figure]:
-    """Drawn from the tables; entries, modes and curves are those of the first data set.
+    """Draw all figures; entries, modes and curves are those of the first data set.
 
     Parameters
     ----------
@@ -44,7 +45,7 @@ def figures(tables: Tables) -> dict[str, Figure]:
     dict of Figure
         intervals, modes, across_q, evidence, recovery, agreement.
     """
-    # Without pyplot's state, and without looking for a screen.
+    # Without pyplot, which keeps global state and needs a display.
     with matplotlib.rc_context({"font.size": 9}):
         return {
             "intervals": _draw_intervals(tables["intervals"]),
@@ -71,7 +72,7 @@ def _draw_intervals(table: Frame) -> Figure:
         title = f"{BAND:.0%} credible intervals, q = 1, T = {temperature:g}"
         intervals_along_lam(np.unique(part["lam"]), quantiles, labels, path=lasso, title=title, ax=ax)
     for line in axes[-1].get_lines():
-        if line.get_linestyle() == "--":  # it would be hidden by the median, which is as good as the same
+        if line.get_linestyle() == "--":  # otherwise hidden by the median, which nearly equals it
             line.set(color=NEUTRAL, zorder=3)
     _share_legend(figure, axes)
     return figure
@@ -95,7 +96,7 @@ def _share_legend(figure: Figure, axes: Sequence[Any]) -> None:
 
 
 def _take_legends(axes: Sequence[Any]) -> list[Any]:
-    """Remove the legends of panels that share their colours, and give what one of them shows."""
+    """Remove the legends of panels that share their colours, and return the handles of one."""
     handles = axes[0].get_legend().legend_handles
     for ax in axes:
         ax.get_legend().remove()
@@ -161,16 +162,16 @@ def _draw_across_q(table: Frame) -> Figure:
 
 
 def _draw_evidence(tables: Tables) -> Figure:
-    """Evidence and cross-validation along λ for the first data set; what they choose on all."""
+    """Evidence and cross-validation along λ for the first data set, and the chosen λ of all."""
     selection, fits = tables["selection"], of_architecture(tables["fits"], "structured")
     seed = selection["seed"].min()
     evidence, scores = (of_seed(tables[name], seed) for name in ("evidence", "cross_validation"))
-    chosen, published = of_seed(selection, seed).iloc[0], of_seed(fits, seed)["lam_published"].iloc[0]
+    chosen, lam_published = of_seed(selection, seed).iloc[0], of_seed(fits, seed)["lam_published"].iloc[0]
     figure = Figure(figsize=(9.0, 4.4), layout="constrained")
     axes = figure.subplot_mosaic([["evidence", "chosen"], ["folds", "chosen"]], width_ratios=(1.2, 1.0))
     curves = (
         ("log_evidence", "evidence", chosen["lam_evidence"]),
-        ("published", "published quantity (ELBO)", published),
+        ("published", "published quantity (ELBO)", lam_published),
     )
     for k, (column, label, at) in enumerate(curves):
         below = evidence[column] - evidence[column].max()
@@ -196,7 +197,7 @@ def _draw_chosen(ax: Axes, selection: Frame) -> None:
     ours, folds = selection["lam_evidence"], selection["lam_cv"]
     star = {"ls": "", "marker": "*", "ms": 13, "mfc": "white", "mec": "black"}
     ax.plot(ours, folds, ls="", marker="o", color=LINES[0], ms=6, alpha=0.8, label="our data sets")
-    ax.plot(PUBLISHED_LAM["evidence"], PUBLISHED_LAM["cv"], label="published", **star)
+    ax.plot(published.LAM["evidence"], published.LAM["cross-validation"], label="published", **star)
     ends = 0.85 * min(ours.min(), folds.min(), 3.3), 1.15 * max(ours.max(), folds.max(), 3.6)
     ax.plot(ends, ends, color=NEUTRAL, lw=0.8, ls=DASHED)
     ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
@@ -219,8 +220,8 @@ def _draw_recovery(table: Frame) -> Figure:
         ax.fill_between(values.index, values["min"], values["max"], color=LINES[k], alpha=0.15, lw=0)
         style = {"color": LINES[k], "marker": MARKERS[k], "ms": 4, "lw": 1.5, "label": SHOWN[name]}
         handles += ax.plot(values.index, values["mean"], **style)
-    ax.axhline(PUBLISHED_RMSE, color=NEUTRAL, lw=1.2, ls=DASHED)
-    handles.append(dashed_handle(f"published, {PUBLISHED_RMSE:g}"))
+    ax.axhline(published.RMSE, color=NEUTRAL, lw=1.2, ls=DASHED)
+    handles.append(dashed_handle(f"published, {published.RMSE:g}"))
     _log_axis(ax)
     lam_axis(ax, np.unique(table["lam"]))
     ax.set_ylabel("RMSE")

@@ -1,6 +1,6 @@
 """A training in one or more new processes, with given cores and devices: losses, seconds per step, peak memory.
 
-    train(d, n, steps=…) starts `python -m benchmarks.training JSON` and reads what it wrote
+    train(d, n, steps=…) starts `python -m tests.support.training JSON` and reads what it wrote
 
 A process of its own is the only way to another number of devices, and to a peak of memory that is of one training.
 """
@@ -31,7 +31,7 @@ from ggmflow.train.loop import draw_noise
 
 
 class Outcome(NamedTuple):
-    """What one process has to say.
+    """Measurements of one process.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ def train(
     d, n, n_query
         Variables, rows, and size of the query; default all variables.
     steps, chunk
-        Steps in all and between two looks at the clock.
+        Steps in total, and steps per compiled chunk.
     devices
         Virtual ones in each process.
     processes
@@ -100,7 +100,7 @@ def train(
         files, started = [Path(directory) / f"{k}.json" for k in range(processes)], []
         for k, file in enumerate(files):
             own = {"file": str(file), "joined": [f"127.0.0.1:{port}", processes, k]}
-            command = [sys.executable, "-m", "benchmarks.training", json.dumps(job | own)]
+            command = [sys.executable, "-m", "tests.support.training", json.dumps(job | own)]
             started.append(subprocess.Popen(command, env=environment))
         if any([process.wait() for process in started]):
             raise RuntimeError(f"training failed: {job}, {devices} devices, {processes} processes")
@@ -108,7 +108,7 @@ def train(
 
 
 def main(job: dict[str, Any]) -> None:
-    """In the new process."""
+    """Train in the new process, and write the outcome."""
     if job["cores"] is not None:
         os.sched_setaffinity(0, job["cores"])  # before JAX counts them
     address, processes, k = job["joined"]
@@ -139,7 +139,7 @@ def main(job: dict[str, Any]) -> None:
 
 
 def repeated_noise(*args: Any) -> Any:
-    """Noise whose second half of conditions is the first."""
+    """Noise in which the second half of the conditions repeats the first."""
     noise = draw_noise(*args)
     return jax.tree.map(lambda leaf: jnp.concatenate([leaf[:, : leaf.shape[1] // 2]] * 2, axis=1), noise)
 

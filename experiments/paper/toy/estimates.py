@@ -1,10 +1,10 @@
-"""Numbers of the toy problem that figures and words share, from its tables."""
+"""Estimates of the toy problem that figures and page share, from its tables."""
 
 from typing import Any
 
 import numpy as np
 
-from experiments.paper.text import Frame, difference
+from experiments.paper.statistics import Difference, Frame, difference
 
 
 def of_architecture(table: Frame, architecture: str) -> Frame:
@@ -12,7 +12,7 @@ def of_architecture(table: Frame, architecture: str) -> Frame:
 
 
 def rmse_of(recovery: Frame, architecture: str) -> Frame:
-    """Over all λ, of each data set."""
+    """RMSE over all λ, for each data set."""
     return (
         of_architecture(recovery, architecture).groupby("seed")["rmse"].agg(lambda values: np.sqrt(np.mean(values**2)))
     )
@@ -33,13 +33,13 @@ def at_point(table: Frame, point: Any) -> Frame:
     return table[same]
 
 
-def log_ratio(selection: Frame) -> tuple[float, float, float]:
+def log_ratio(selection: Frame) -> Difference:
     """log(λ of evidence / λ of cross-validation): mean and its interval."""
     return difference(np.log(selection["lam_evidence"] / selection["lam_cv"]))
 
 
 def edge_counts(paths: Frame) -> tuple[float, Frame]:
-    """λ in the middle of the range, and there the mean number of edges for each q, largest q first."""
+    """The middle λ, and the mean number of edges there for each q, largest q first."""
     lams = np.unique(paths["lam"])
     lam = float(lams[(len(lams) - 1) // 2])
     counts = paths[paths["lam"] == lam].groupby("q")["n_edges"].mean()
@@ -47,7 +47,7 @@ def edge_counts(paths: Frame) -> tuple[float, Frame]:
 
 
 def falling(paths: Frame) -> tuple[int, int]:
-    """At how many λ the mean number of edges never rises when q falls, and how many λ there are."""
+    """Number of λ at which the mean number of edges never rises when q falls, and number of all λ."""
     counts = paths.pivot_table(index="lam", columns="q", values="n_edges").to_numpy()
     return int(np.sum(np.all(np.diff(counts, axis=1) >= 0, axis=1))), len(counts)
 

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from experiments.paper.runtime.work import MEASURED
-from experiments.paper.text import Frame, Tables
+from experiments.paper.runtime.settings import MEASURED
+from experiments.paper.statistics import Frame, Tables
 
 
 class Exponent(NamedTuple):
-    """Of y ∝ xᵉ, with its standard error; NaN where there are too few numbers."""
+    """Exponent of y ∝ xᵉ with its standard error; NaN if there are too few points."""
 
     value: float
     se: float
@@ -35,14 +35,14 @@ def exponent(x: ArrayLike, y: ArrayLike) -> Exponent:
 
 
 def break_even(flow_once: float, flow_each: float, exact_once: float, exact_each: float) -> float:
-    """Smallest number of points from which on the flow takes less time in all; infinite if there is none."""
+    """Smallest number of points from which the flow takes less time in total; infinite if there is none."""
     if exact_each <= flow_each:
         return np.inf
     return float(max(1.0, np.floor((flow_once - exact_once) / (exact_each - flow_each)) + 1))
 
 
 def costs(tables: Tables) -> Frame:
-    """What a point costs, mean over the four points of each size, and from how many points on the flow wins.
+    """Cost of a point, mean over the four points of each size, and the number of points from which the flow is faster.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def measured(table: Frame) -> Frame:
 
 
 def blanket_ratios(tables: Tables) -> tuple[float, float]:
-    """Draws a second of the flow over those of the sampler of Kaufmann et al.: all of them, and effective ones."""
+    """Draws per second of the flow over those of the sampler of Kaufmann et al.: all draws, and effective ones."""
     row, kaufmann = blanket(tables)[0], tables["kaufmann"]
     draws, effective = (float(kaufmann[name].median()) for name in ("draws_per_second", "effective_per_second"))
     return row["draws_per_second"] / draws, row["draws_per_second"] / effective

@@ -41,7 +41,7 @@ VALUES: list[Any] = [
     *(TABLE * 1e300, TABLE.iloc[:0], TABLE[["a"]], TABLE[["d", "c", "b", "a"]], TABLE.to_numpy()[:2], slice(None)),
     *(np.random.default_rng(0), np.random.RandomState(0), np.random.SeedSequence(1), jax.random.key(0)),
 ]
-# For many questions these are right, alone or with another odd one.
+# Valid for many questions.
 GOOD: list[Any] = [
     0,
     1,
@@ -78,7 +78,7 @@ _OF_PAIRS = ("p_positive", "edge_probability", "association", "association_lower
 
 
 def finite(answer: Any) -> str | None:
-    """What is wrong with an answer: a number that is none, or a kind of answer that nobody has thought of here."""
+    """Describe an answer with a non-finite number or of an unknown type; None if it is fine."""
     if answer is None or isinstance(answer, str):
         return None
     if isinstance(answer, pd.DataFrame):
@@ -96,7 +96,7 @@ def finite(answer: Any) -> str | None:
 
 
 def _cells(table: pd.DataFrame) -> Iterator[Any]:
-    """The columns of a table, without the cells that are documented to be no numbers, or are the user's own."""
+    """Columns of a table without cells that are documented as empty, and without columns of the user."""
     for name, column in table.items():
         if "log_evidence" in table and name == "khat":
             continue  # infinite where a few draws outweigh all others, NaN of fewer than 25
@@ -109,14 +109,14 @@ def _cells(table: pd.DataFrame) -> Iterator[Any]:
 
 
 def definite(precision: np.ndarray) -> str | None:
-    """What is wrong with matrices that should be symmetric and positive definite."""
+    """Describe why matrices are not symmetric and positive definite; None if they are."""
     if wrong := finite(precision):
         return wrong
     sd = np.sqrt(np.abs(np.diagonal(precision, axis1=-2, axis2=-1)))
     unit = precision / (sd[..., :, None] * sd[..., None, :])
     if np.abs(unit - np.swapaxes(unit, -1, -2)).max() > 1e-5:
         return "not symmetric"
-    # Draws are made in single precision, which is as near to singular as it can see.
+    # The tolerance is that of draws in single precision.
     return None if np.linalg.eigvalsh(unit).min() > -1e-5 else "not positive definite"
 
 
@@ -160,7 +160,7 @@ def _shown(odd: dict[str, Any]) -> str:
 # ----------------------------------------------------------------------------------------------------------- questions
 @cache
 def model() -> gf.GraphicalFlow:
-    """One model to ask; how well it is trained does not matter here."""
+    """A model for the questions; its quality does not matter."""
     return gf.GraphicalFlow(**RANGES, steps=25, random_state=0, progress=False).fit(TABLE)
 
 

@@ -1,4 +1,4 @@
-"""What ranks and intervals of many replications say: uniform or not, covered as promised or not, and a picture of it.
+"""Tests of uniform ranks and of coverage over many replications, and their figure.
 
 rank ~ uniform on 0 … L,    number of intervals that hold the truth ~ Binomial(replications, 0.9)
 """
@@ -20,12 +20,12 @@ from ggmflow.storage.replace import replacing
 FUNCTIONS = ("diagonal", "off-diagonal", "log det")
 L = 99  # draws that a rank is taken among
 LEVEL = 0.9  # of intervals
-BAR = 0.01  # p-values must not be below
+BAR = 0.01  # smallest p-value allowed
 BAND = 0.99  # of the binomial distribution of coverage, and of the picture
 
 
 class Outcome(NamedTuple):
-    """What came out of one replication for one sampler.
+    """Ranks and coverage of one replication for one sampler.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Outcome(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A number of the table; `low` and `high` are what it must lie between, None where it is only told."""
+    """A number of the table; it must lie between `low` and `high`, which are None where nothing is required."""
 
     what: str
     sampler: str
@@ -70,35 +70,35 @@ class Line(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether it does; ends of a band belong to it, whatever their rounding."""
+        """Whether the value lies between `low` and `high`, up to rounding."""
         return not ((self.low or -np.inf) > self.value + 1e-9 or (self.high or np.inf) < self.value - 1e-9)
 
 
 def save(file: Path, found: list[Outcome], origin: dict[str, str]) -> None:
-    """What made the outcomes, a line for each name and value, an empty line, and a line for each outcome."""
+    """Write versions and settings, one per line, an empty line, and one line for each outcome."""
     rows = [(*one[:5], *one.ranks, *one.covered, *one.widths, *one[8:]) for one in found]
     with replacing(file) as temporary, Path(temporary).open("w", encoding="utf-8", newline="") as out:
         csv.writer(out).writerows([*origin.items(), (), *rows])
 
 
 def load(file: Path, origin: dict[str, str]) -> list[Outcome]:
-    """What `save` wrote, refused if something else made it; the commit is told and may differ.
+    """Read the outcomes that `save` wrote; raise if they are of other versions or settings.
 
     Raises
     ------
     ValueError
-        Says what differs.
+        Says which versions or settings differ.
     """
     with file.open(encoding="utf-8", newline="") as lines:
         rows = list(csv.reader(lines))
     end = rows.index([]) if [] in rows else 0
     theirs = dict(row[:2] for row in rows[:end])
     if not theirs:
-        raise ValueError(f"{file} does not say what made it. Remove it to measure anew")
+        raise ValueError(f"{file} has no versions and settings. Remove it to measure again")
     names = [name for name in {**origin, **theirs} if theirs.get(name) != origin.get(name)]
-    if set(names) - {"commit"}:
-        told = "; ".join(f"{name} {theirs.get(name, 'none')}, now {origin.get(name, 'none')}" for name in names)
-        raise ValueError(f"{file} is of another run: {told}. Remove it to measure anew")
+    if names:
+        changes = "; ".join(f"{name} {theirs.get(name, 'none')}, now {origin.get(name, 'none')}" for name in names)
+        raise ValueError(f"{file} is of another run: {changes}. Remove it to measure again")
     found = []
     for sampler, d, index, lam, q, *numbers in rows[end + 1 :]:
         ranks, covered = tuple(map(int, numbers[:3])), tuple(map(int, numbers[3:6]))
@@ -108,17 +108,17 @@ def load(file: Path, origin: dict[str, str]) -> list[Outcome]:
 
 
 def pick(found: list[Outcome], **wanted: Any) -> list[Outcome]:
-    """Those of given attributes."""
+    """Outcomes with the given attributes."""
     return [one for one in found if all(getattr(one, name) == value for name, value in wanted.items())]
 
 
 def values(found: list[Outcome], name: str) -> list[Any]:
-    """What an attribute is in all of them, each once, in the order of appearance."""
+    """Distinct values of an attribute, in the order of appearance."""
     return list(dict.fromkeys(getattr(one, name) for one in found))
 
 
 def p_values(ranks: Int[np.ndarray, " N"], seed: int = 0) -> dict[str, float]:
-    """Of uniform ranks: Kolmogorov–Smirnov, with each rank spread evenly over its step, and χ² of equal bins."""
+    """p-values of uniformity: Kolmogorov–Smirnov, with each rank spread evenly over its step, and χ² of equal bins."""
     # 20 bins of 5 ranks; with few replications 5 of 20, so that a bin can expect some.
     num_bins = 20 if len(ranks) >= 200 else 5
     spread = (ranks + np.random.default_rng(seed).uniform(size=len(ranks))) / (L + 1)
@@ -127,7 +127,7 @@ def p_values(ranks: Int[np.ndarray, " N"], seed: int = 0) -> dict[str, float]:
 
 
 def rank_lines(found: list[Outcome]) -> list[Line]:
-    """p-values for each sampler, d and function. Those of all q together have a bar; those of each q are only told."""
+    """p-values for each sampler, d and function. Those of all q together have a bar; those of each q have none."""
     lines = []
     for sampler, d in dict.fromkeys((one.sampler, one.d) for one in found):
         part = pick(found, sampler=sampler, d=d)
@@ -140,13 +140,13 @@ def rank_lines(found: list[Outcome]) -> list[Line]:
 
 
 def coverage_band(num: int) -> tuple[float, float]:
-    """The coverage of so many right intervals lies between these with probability `BAND`; both belong to it."""
+    """Interval that contains the coverage of `num` correct intervals with probability `BAND`; its ends belong to it."""
     low, high = stats.binom.interval(BAND, num, LEVEL)
     return float(low) / num, float(high) / num
 
 
 def coverage_lines(found: list[Outcome]) -> list[Line]:
-    """Coverage for each sampler, q and function. That of all d together has a band; that of each d is only told."""
+    """Coverage for each sampler, q and function. That of all d together has a band; that of each d has none."""
     lines = []
     for sampler, q in product(values(found, "sampler"), values(found, "q")):
         part = pick(found, sampler=sampler, q=q)
@@ -161,7 +161,7 @@ def coverage_lines(found: list[Outcome]) -> list[Line]:
 
 # -------------------------------------------------------------------------------------------------------------- figure
 def ecdf_band(num: int, num_simulations: int = 4000) -> Float[np.ndarray, "2 L"]:
-    """Between these the ECDF of so many uniform ranks, less its mean, stays everywhere with probability `BAND`."""
+    """Simultaneous band, of probability `BAND`, for the ECDF of `num` uniform ranks minus its mean."""
     rng, at = np.random.default_rng(0), np.arange(1, L + 1) / (L + 1)
     counts = np.cumsum(rng.multinomial(num, np.full(L + 1, 1 / (L + 1)), size=num_simulations), axis=1)[:, :-1]
     tails = 2 * np.minimum(stats.binom.cdf(counts, num, at), stats.binom.sf(counts - 1, num, at))
@@ -183,7 +183,7 @@ def draw_panel(ax: Axes, ranks: dict[int, Int[np.ndarray, " N"]]) -> None:
 
 
 def draw(found: list[Outcome], labels: dict[str, str], path: Path) -> None:
-    """A picture: samplers below each other, with their labels, functions beside each other."""
+    """Write the figure: one row of panels per sampler, one column per function."""
     size = (8, 0.4 + 1.75 * len(labels))
     figure, axes = plt.subplots(len(labels), 3, figsize=size, sharex=True, sharey="row", layout="constrained")
     for (sampler, label), row in zip(labels.items(), axes, strict=True):

@@ -2,8 +2,8 @@
 
     p(X | λ, q) = p(X₂ | λ) · p(X₁ | X₂, λ, q),     X₁ the clinical variables (the query), X₂ the genes
 
-The first factor is that of Ω₂₂.₁, which the query does not ask for. Of the evidence it is almost everything, so λ is
-chosen by the second one,
+The first factor belongs to Ω₂₂.₁, which is not part of the query, and dominates the evidence. So λ is chosen by the
+second factor,
 
     log p(X₁ | X₂, λ, q) = log Z_post(λ, q) − log Z_prior(λ, q) − (ns/2) log 2π.
 
@@ -26,7 +26,7 @@ from experiments.paper.blanket import clinical
 from experiments.paper.choice import peak
 from experiments.paper.record import Job, timed
 from experiments.paper.reference import LEVELS, LIMIT, Reference, error_of_entries, free, quantile_error, refer
-from experiments.paper.text import Frame
+from experiments.paper.statistics import Frame
 from ggmflow import gibbs
 from ggmflow.baselines import blanket_gibbs
 from ggmflow.data.scatter import Scatter
@@ -57,7 +57,7 @@ class Effort(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What the numbers depend on.
+    """All settings that the numbers depend on.
 
     Attributes
     ----------
@@ -115,11 +115,11 @@ QUICK = Settings(
 )
 
 
-def jobs(settings: Settings) -> list[Job]:
+def make_jobs(settings: Settings) -> list[Job]:
     """A flow with its evidence for each study, then a job for each q.
 
-    The flow of a study stays in memory for the jobs that follow. A run that is taken up again in between trains it
-    anew, with the same result.
+    The flow of a study stays in memory for the jobs that follow. A run that is continued in between trains it
+    again, with the same result.
     """
     made = []
     for study in settings.studies:
@@ -129,7 +129,7 @@ def jobs(settings: Settings) -> list[Job]:
 
 
 class Fitted(NamedTuple):
-    """The flow of a study and what its evidence chooses.
+    """The flow of a study and the λ of highest evidence.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ class Fitted(NamedTuple):
         Entries worth a row in a table: edges at a compared q by plain draws of the flow, the strongest, pairs of
         clinical variables.
     seconds, evidence_seconds
-        What fit and evidence took.
+        Wall time of fit and evidence.
     """
 
     data: clinical.Clinical
@@ -162,7 +162,7 @@ class Fitted(NamedTuple):
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The tables say how good a fit is; programs are kept; one thread of BLAS, since two on busy cores take longer."""
+    """Ignore warnings of poor fits, whose errors are in the tables; cache programs; one BLAS thread, for busy cores."""
     with compilation_cache_enabled(), BLAS.limit(limits=1, user_api="blas"), warnings.catch_warnings():
         warnings.simplefilter("ignore", PoorFitWarning)
         yield
@@ -183,7 +183,7 @@ def fitted(settings: Settings, study: str) -> Fitted:
     scatter = Scatter.from_data(data.table, transform="nonparanormal")
     guess = likely_lam(scatter, scatter.index(data.query))
     model = GraphicalFlow(
-        # The guess is of the λ that suits all data, genes above all; less suits the clinical variables alone.
+        # The guess suits all data, mostly genes; a smaller λ suits the clinical variables.
         lam=(guess / BELOW, guess * ABOVE),
         q=(min(EXPONENTS), max(EXPONENTS)),
         temperature=1.0,
@@ -240,7 +240,7 @@ def evidence_grid(model: GraphicalFlow, settings: Settings) -> pd.DataFrame:
 
 
 def run_fit(settings: Settings, study: str) -> dict[str, pd.DataFrame]:
-    """What was fitted, the evidence and what it chooses."""
+    """Tables about the fit, the evidence and the chosen λ."""
     fit = fitted(settings, study)
     model, (n, d), s = fit.model, fit.data.table.shape, len(fit.data.query)
     about = {
@@ -344,7 +344,7 @@ def _about_chains(sampler: str, chains: gibbs.Chains, effort: Effort, seconds: f
 def _ask_kaufmann(
     settings: Settings, fit: Fitted, post: Posterior, exact: Reference
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The flow and the exact sampler judged by the Gibbs sampler of Kaufmann et al. at q = 1."""
+    """Compare the flow and the exact sampler with the Gibbs sampler of Kaufmann et al. at q = 1."""
     num_chains, num_draws, burn_in, thin = settings.kaufmann
     options = {"num_chains": num_chains, "num_draws": num_draws, "burn_in": burn_in, "thin": thin}
     scatter, query = fit.model.scatter_, fit.data.query

@@ -1,4 +1,4 @@
-"""Tables that nobody would wish to analyse, with what is right for each: numbers × containers × names × options.
+"""Odd tables with their expected statistics: numbers × containers × names × options.
 
     case(number) → (X, options, values)   the same number gives the same case
     hopeless(values, options)             whether it must be refused
@@ -21,7 +21,7 @@ from scipy.stats import rankdata
 
 
 class Case(NamedTuple):
-    """A table and how it is to be read.
+    """A table and the options for reading it.
 
     Attributes
     ----------
@@ -139,9 +139,9 @@ def _decimals(X: np.ndarray) -> tuple[Any, np.ndarray]:
 
 def _objects(X: np.ndarray) -> tuple[Any, np.ndarray]:
     """None, NA, NaT and NaN in turn for what is missing."""
-    out, words = X.astype(object), [None, pd.NA, pd.NaT, float("nan")]
+    out, blanks = X.astype(object), [None, pd.NA, pd.NaT, float("nan")]
     for k, (i, j) in enumerate(np.argwhere(np.isnan(X))):
-        out[i, j] = words[k % 4]
+        out[i, j] = blanks[k % 4]
     return pd.DataFrame(out), X
 
 
@@ -287,7 +287,7 @@ def _used(values: np.ndarray, options: dict[str, Any]) -> np.ndarray:
 
 
 def hopeless(values: np.ndarray, options: dict[str, Any]) -> bool:
-    """Whether a table must be refused: infinite or unwanted missing values, nothing to use, a constant column."""
+    """Whether reading a table must raise: infinite or unwanted missing values, nothing to use, a constant column."""
     if np.isinf(values).any() or (options["missing"] == "error" and np.isnan(values).any()):
         return True
     rows = _used(values, options)
@@ -297,7 +297,7 @@ def hopeless(values: np.ndarray, options: dict[str, Any]) -> bool:
 
 
 def clean(values: np.ndarray, options: dict[str, Any]) -> np.ndarray | None:
-    """The rows that are used, if nothing about them is a reason to refuse; None if something may be or is."""
+    """The rows that are used if reading must succeed; None if it may or must raise."""
     if hopeless(values, options):
         return None
     rows = _used(values, options)

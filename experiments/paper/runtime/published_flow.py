@@ -35,7 +35,6 @@ from ggmflow.data.scatter import Scatter
 from ggmflow.model import target
 
 REQUIREMENTS = ["flowcon==0.0.4", "torch==2.13.0"]
-TRAINING_STEPS = 10_000  # as published
 LAM_RANGE, Q_RANGE = (10**-0.5, 10.0), (0.25, 1.25)
 POINTS = list(product((0.5, 2.0, 8.0), (1.0, 0.5, 0.25)))  # (λ, q)
 SCRIPT = Path(__file__).with_name("published_torch.py")
@@ -62,7 +61,7 @@ class Settings:
 
 
 class Published(NamedTuple):
-    """What the published flow did in its wall time.
+    """Measurements of the published flow.
 
     Attributes
     ----------
@@ -71,7 +70,7 @@ class Published(NamedTuple):
     seconds_per_step, draws_per_second
         Medians; draws are of one (λ, q), with their density.
     cores
-        CPU time over wall time: low where other work shared the cores.
+        CPU time over wall time: low if other programs shared the cores.
     threads
         That torch used.
     elbo, elbo_se
@@ -89,7 +88,7 @@ class Published(NamedTuple):
 
 
 class PublishedFlowError(RuntimeError):
-    """The other environment could not be made, or its process did not finish."""
+    """The separate environment could not be made, or its process did not finish."""
 
 
 def cache_directory() -> Path:
@@ -107,12 +106,12 @@ def probe(python: Path) -> dict[str, str] | None:
 
 
 def environment(tell: Callable[[str], None] = lambda text: None) -> tuple[Path, dict[str, str]]:
-    """The interpreter with flowcon and torch, and their versions; installed now if they are not there yet.
+    """The interpreter with flowcon and torch, and their versions; installs them if necessary.
 
     Parameters
     ----------
     tell
-        Called with what is going on.
+        Progress callback.
 
     Raises
     ------
@@ -151,7 +150,7 @@ def run_published(
     scatter
         The data.
     tell
-        Called with what is going on.
+        Progress callback.
 
     Raises
     ------

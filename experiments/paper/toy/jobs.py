@@ -1,4 +1,4 @@
-"""The paper's toy problem: one flow for every λ, q and temperature, beside exact answers, on several data sets.
+"""The paper's toy problem: one flow for every λ, q and temperature, compared with exact answers on several data sets.
 
     RMSE = √ mean_{λ, i<j} (E_T[ω_ij | λ, q = 1] − ω̂_ij(λ))²,   T = 0.01,  ω̂ the graphical lasso
 
@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import product
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -24,6 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 from experiments.paper.choice import cross_validation, peak
 from experiments.paper.record import Job, timed
 from experiments.paper.reference import LEVELS, LIMIT, Reference, quantile_error, refer
+from experiments.paper.toy.settings import BAND, WIDE, Point, Settings
 from ggmflow import gibbs
 from ggmflow.baselines import bayesian_graphical_lasso, graphical_lasso
 from ggmflow.data.scatter import Scatter
@@ -37,133 +37,11 @@ from ggmflow.posterior.posterior import PoorFitWarning, Posterior
 from ggmflow.storage.cache import compilation_cache_enabled
 from ggmflow.train.loop import CHUNK, condition_grid
 
-Point = tuple[float, float, float]  # (λ, q, T)
-PUBLISHED_RMSE = 0.052  # printed as MSE; the published code takes the root
-PUBLISHED_LAM = {"evidence": 3.52, "cv": 3.36}
-SHOWN = {"structured": "structured flow", "exact": "exact sampler", "paper": "published architecture"}
 BATCH = 128  # draws in a training step, the package's default for so few variables
-BAND, WIDE = 0.75, 0.95  # credible intervals of the paper's figures
 NUM_NAMED = 6  # entries with a colour of their own
 
 
-class Settings(NamedTuple):
-    """What the numbers depend on.
-
-    Attributes
-    ----------
-    n_features, n_samples, seeds
-        d, n and the seeds of the data sets.
-    lam_range, q_range, cold
-        What the flows are fitted for; `cold` is the lowest temperature.
-    num_lam, checked_lam, checked_q
-        Values of λ, evenly spread in its logarithm; positions among them, and q, at which exact answers are compared.
-    mode_q, entry_q
-        Exponents of the paths of modes, and of the intervals of one entry.
-    num_cv
-        Values of λ tried by cross-validation.
-    steps, num_draws, check_draws, refine_sweeps
-        Of the structured flow; draws at each condition, and where they are compared; length of the chains that refine.
-    num_chains, chain_draws, chain_warmup, chain_thin
-        Of the exact sampler at each condition.
-    bayesian_chains
-        Chains of the Bayesian graphical lasso.
-    paper_seconds
-        Wall time of training the published architecture on each data set.
-    published_size
-        Layers, residual blocks of each, their width, and sigmoids of the published code, whose speed is measured.
-    """
-
-    n_features: int
-    n_samples: int
-    seeds: tuple[int, ...]
-    lam_range: tuple[float, float]
-    q_range: tuple[float, float]
-    cold: float
-    num_lam: int
-    checked_lam: tuple[int, ...]
-    checked_q: tuple[float, ...]
-    mode_q: tuple[float, ...]
-    entry_q: tuple[float, ...]
-    num_cv: int
-    steps: int | None
-    num_draws: int
-    check_draws: int
-    refine_sweeps: int
-    num_chains: int
-    bayesian_chains: int
-    chain_draws: int
-    chain_warmup: int
-    chain_thin: int
-    paper_seconds: float
-    published_size: tuple[int, int, int, int]
-
-    @property
-    def lams(self) -> Float[np.ndarray, " k"]:
-        """The values of λ, ascending."""
-        return np.geomspace(*self.lam_range, self.num_lam)
-
-    @property
-    def cold_path(self) -> list[Point]:
-        """Every λ at q = 1 and the lowest temperature."""
-        return [(lam, 1.0, self.cold) for lam in self.lams.tolist()]
-
-    @property
-    def checked(self) -> list[Point]:
-        """Where exact answers are compared: all pairs of some λ and q at T = 1, and these λ on the cold path."""
-        lams = self.lams[list(self.checked_lam)].tolist()
-        warm = [(lam, q, 1.0) for lam, q in product(lams, self.checked_q)]
-        return warm + [self.cold_path[k] for k in self.checked_lam]
-
-
-FULL = Settings(
-    n_features=15,
-    n_samples=15,
-    seeds=tuple(range(10)),
-    lam_range=(10**-0.5, 10.0),
-    q_range=(0.25, 1.25),
-    cold=0.01,
-    num_lam=16,  # 0.1 decades apart
-    checked_lam=(5, 10, 14),  # 1, 3.2, 7.9
-    checked_q=(1.0, 0.5, 0.25),
-    mode_q=(1.0, 0.75, 0.5, 0.25),
-    entry_q=tuple(np.linspace(0.25, 1.25, 9).tolist()),
-    num_cv=40,
-    steps=None,
-    num_draws=4000,
-    check_draws=12_000,
-    refine_sweeps=50,
-    num_chains=8,
-    bayesian_chains=16,
-    chain_draws=400,
-    chain_warmup=500,
-    chain_thin=5,
-    paper_seconds=120.0,
-    published_size=(10, 5, 256, 30),
-)
-QUICK = FULL._replace(
-    n_features=4,
-    n_samples=12,
-    seeds=(0, 1),
-    num_lam=4,
-    checked_lam=(0, 1, 2, 3),
-    checked_q=(1.0, 0.5),
-    mode_q=(1.0, 0.5),
-    entry_q=tuple(np.linspace(0.5625, 1.25, 12).tolist()),
-    num_cv=8,
-    steps=2 * CHUNK,
-    num_draws=1000,
-    check_draws=1000,
-    num_chains=4,
-    bayesian_chains=48,  # as many as all points, and all exponents, have: one program then serves all
-    chain_draws=50,
-    chain_warmup=50,
-    chain_thin=1,
-    paper_seconds=0.0,
-    published_size=(2, 2, 32, 4),
-)
-
-
-def jobs(settings: Settings) -> list[Job]:
+def make_jobs(settings: Settings) -> list[Job]:
     """One job for each data set and architecture; the long ones, of the published architecture, come last."""
     kinds = ("structured flow", run_structured), ("published architecture", run_paper)
     structured, paper = (
@@ -251,7 +129,7 @@ def run_speed(settings: Settings) -> dict[str, pd.DataFrame]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep compiled programs, and leave out warnings about what the tables hold: skipped steps, weights, residuals."""
+    """Cache compiled programs, and ignore warnings about skipped steps, weights and residuals, which tables hold."""
     with warnings.catch_warnings(), compilation_cache_enabled():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", PoorFitWarning)
@@ -265,7 +143,7 @@ def _fit(settings: Settings, X: Float[np.ndarray, "n d"], seed: int, **options: 
 
 
 def _ask(settings: Settings, model: GraphicalFlow, point: Point, num_draws: int | None = None) -> Posterior:
-    """The posterior at (λ, q, T), with noise of its own for each data set."""
+    """The posterior at (λ, q, T), with different noise for each data set."""
     return model.posterior(*point, num_draws=num_draws or settings.num_draws, random_state=model.random_state)
 
 
@@ -274,7 +152,7 @@ def _lasso(scatter: Scatter, lams: Float[np.ndarray, " k"]) -> Float[np.ndarray,
 
 
 class Exact(NamedTuple):
-    """What the exact sampler says at one (λ, q, T), and its largest R̂."""
+    """Answers of the exact sampler at one (λ, q, T), and its largest R̂."""
 
     reference: Reference
     rhat: float
@@ -289,7 +167,7 @@ def _summary(chains: gibbs.Chains) -> Exact:
 
 
 def _chains(settings: Settings, scatter: Scatter, points: Sequence[Point], seed: int) -> list[gibbs.Chains]:
-    """Chains of the exact sampler at every (λ, q, T), from starts that know nothing of the flow."""
+    """Chains of the exact sampler at every (λ, q, T), started independently of the flow."""
     lam, q, temperature = np.repeat(np.array(points), settings.num_chains, axis=0).T
     chains = gibbs.sample(jax.random.key(seed), scatter, lam, q, temperature, **_lengths(settings))
     return [chains.select(k * settings.num_chains + np.arange(settings.num_chains)) for k in range(len(points))]
@@ -320,7 +198,7 @@ def _measure(
     lasso: Float[np.ndarray, "k d d"],
     seconds: float,
 ) -> dict[str, pd.DataFrame]:
-    """What is measured of both architectures: distance to the graphical lasso, to exact answers, the published λ."""
+    """Measures of both architectures: distance to the graphical lasso and to exact answers, the published λ."""
     means = [_ask(settings, model, point).mean(weighted=False) for point in settings.cold_path]
     published = model.evidence(settings.lams, 1.0, normalizer="published", num_draws=settings.num_draws)
     fit = {
@@ -340,7 +218,7 @@ def _measure(
 
 
 def _compare(settings: Settings, model: GraphicalFlow, point: Point, exact: Exact) -> dict[str, Any]:
-    """Quantile errors at one (λ, q, T): of plain draws, of what `Posterior` gives, and of what is used in the end."""
+    """Quantile errors at one (λ, q, T): of plain draws, of `Posterior`'s estimates, and after refinement."""
     post = _ask(settings, model, point, settings.check_draws)
     known, (used, draws) = post.diagnostics(), _trusted(settings, model, post, exact)
     return {
@@ -360,8 +238,8 @@ def _compare(settings: Settings, model: GraphicalFlow, point: Point, exact: Exac
 
 
 def _trusted(settings: Settings, model: GraphicalFlow, post: Posterior, exact: Exact) -> tuple[Posterior, str]:
-    """The posterior, refined if its quantiles are further off than the limit, and what its draws are."""
-    # Refining the published architecture would say nothing of it: the chains would do all.
+    """The posterior, refined if its error exceeds the limit, and the kind of its draws."""
+    # The published architecture is not refined: chains would hide its errors.
     if exact.distance(post) > LIMIT and model.architecture == "structured":
         return post.refine(settings.refine_sweeps), "refined"
     return post, "weighted" if post.weighted else "plain"
@@ -380,7 +258,7 @@ def _intervals(
     rows = []
     for temperature in (1.0, settings.cold):
         here = (agreement["temperature"] == temperature) & (agreement["q"] == 1)
-        refine = "refined" in set(agreement.loc[here, "draws"])  # where one point needs it all get it
+        refine = "refined" in set(agreement.loc[here, "draws"])  # if one point needs it, all get it
         for k, each in enumerate(settings.lams.tolist()):
             post = _ask(settings, model, (each, 1.0, temperature))
             post = post.refine(settings.refine_sweeps) if refine else post

@@ -1,4 +1,4 @@
-"""Real fits of hostile tables, of few shapes so that little is compiled: are the answers finite, and right?
+"""Real fits of hostile tables, of few shapes so that little is compiled: are the answers finite and correct?
 
 fit_case(number)        any table: every answer finite, precision matrices symmetric and positive definite
 end_case(number)        the same at the ends of the ranges that λ, q and temperature may have
@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 import ggmflow as gf
-from benchmarks.trust.hostile_questions import NAMES, RANGES, TABLE, definite, finite
 from ggmflow.data.scatter import Scatter
 from ggmflow.model.conditions import COLDEST, LAM_LIMITS, Q_LIMITS, Ranges
 from ggmflow.posterior.posterior import Posterior
+from tests.support.hostile_questions import NAMES, RANGES, TABLE, definite, finite
 
 N, D, STEPS = 20, 4, 25
 
@@ -68,7 +68,7 @@ TABLES: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
 def fit_case(number: int) -> tuple[str, Callable[[], str | None]]:
     """A fit, and every kind of question to it."""
     rng = np.random.default_rng([6, number])
-    # The wide one takes a minute or more: it has its turn once.
+    # The wide table takes a minute or more, so it is used once.
     names = [name for name in TABLES if name != WIDE or number < len(TABLES)]
     name = names[number % len(names)]
     make = TABLES[name]

@@ -1,4 +1,4 @@
-"""Which method finds the edges? Flows, exact posteriors and penalized likelihoods on graphs whose truth is known.
+"""Edges found by flows, exact posteriors and penalized likelihoods on graphs whose truth is known.
 
     F1 = 2 TP / (2 TP + FP + FN) over pairs i < j;   as published, over all d² entries, 2 TP + d, 2 FP and 2 FN instead
 
@@ -68,7 +68,7 @@ class Effort(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What the numbers depend on.
+    """All settings that the numbers depend on.
 
     Attributes
     ----------
@@ -157,14 +157,14 @@ class Problem(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """A point at which posteriors are looked at, and how it was chosen."""
+    """A point (λ, q) at which posteriors are scored, and how it was chosen."""
 
     choice: str
     lam: float
     q: float
 
 
-def jobs(settings: Settings) -> list[Job]:
+def make_jobs(settings: Settings) -> list[Job]:
     """One job for each data set, the main comparison first, networks last."""
     effort = Effort(*settings.effort)
     problems = [
@@ -187,7 +187,7 @@ def jobs(settings: Settings) -> list[Job]:
 
 
 def draw(problem: Problem) -> tuple[Float[np.ndarray, "n d"], Matrix]:
-    """Data and the true precision matrix; every truth, and every n of one truth, has randomness of its own."""
+    """Data and the true precision matrix; every truth, and every n of one truth, has its own random numbers."""
     if problem.kind in NETWORKS:
         precision = load_network(problem.kind).precision()
     elif problem.kind == "published":
@@ -209,10 +209,10 @@ def measure(problem: Problem, settings: Settings) -> dict[str, pd.DataFrame]:
     """
     X, truth = draw(problem)
     effort, scatter, as_published = problem.effort, Scatter.from_data(X), problem.kind == "published"
-    # Penalized likelihoods keep one core busy, so they run beside the flow. Filters of warnings are not for one thread.
+    # Penalized likelihoods use one core, so they run beside the flow. Warning filters apply to all threads.
     with warnings.catch_warnings(), ThreadPoolExecutor(1) as beside, compilation_cache_enabled():
-        warnings.simplefilter("ignore", PoorFitWarning)  # how poor they are is in the table
-        # Of no interest at levels that are not chosen; the estimate at the chosen one is used as it is.
+        warnings.simplefilter("ignore", PoorFitWarning)  # the table holds the errors
+        # Irrelevant at levels that are not chosen; the estimate at the chosen level is used unchanged.
         warnings.filterwarnings("ignore", r"\d+ of \d+ fits did not converge", RuntimeWarning)
         penalized = None if as_published else beside.submit(estimates, X, scatter, settings)
         model = GraphicalFlow(temperature=1.0, steps=effort.steps, random_state=0, progress=False).fit(scatter)
@@ -240,14 +240,14 @@ def measure(problem: Problem, settings: Settings) -> dict[str, pd.DataFrame]:
 
 
 DATA_COLUMNS = ("kind", "d", "n", "truth", "pairs", "edges", "strong_edges")
-DATA_COLUMNS += ("steps", "exact_draws", "lasso_draws", "lam_low", "lam_high", "at_ends")
+DATA_COLUMNS += ("steps", "exact_draws", "lasso_draws", "lam_low", "lam_high", "at_boundary")
 # Those ending in _default are of the default edge rule, others of the 90 % interval or the support of an estimate.
 SCORE_COLUMNS = ("method", "choice", "lam", "q", "n_edges", "f1", "f1_published", "mcc", "average_precision")
 SCORE_COLUMNS += ("n_default", "f1_default", "mcc_default")
 
 
 def choose(model: GraphicalFlow, settings: Settings, as_published: bool) -> tuple[list[Condition], str]:
-    """Where posteriors are looked at, and the ends of its ranges at which the evidence is highest, if any.
+    """Points (λ, q) at which posteriors are scored, and the boundaries at which the evidence is highest, if any.
 
     published
         The paper's criterion, the ELBO with the constants of independent entries, at each q.
@@ -292,7 +292,7 @@ def flow_posteriors(
     settings: Settings,
     num_chains: int,
 ) -> tuple[list[Posterior], pd.DataFrame]:
-    """The flow's posteriors, refined where they need it, and how far off they were, a row for each condition."""
+    """Posteriors of the flow, refined where necessary, and their errors, a row for each condition."""
     posteriors, rows = [], []
     for at, (_, reference) in zip(conditions, exact, strict=True):
         wide = model.posterior(at.lam, at.q, num_draws=settings.error_draws)
@@ -309,7 +309,7 @@ def flow_posteriors(
 
 
 def as_posterior(draws: Float[np.ndarray, "N d d"], scatter: Scatter, q: float, lam: float | None = None) -> Posterior:
-    """Exact draws as a posterior, so that all edges are found by the same code."""
+    """Exact draws as a `Posterior`, so that the same code finds all edges."""
     everything = np.arange(scatter.n_features)
     return Posterior(ChainSource(draws), scatter.names, everything, lam, q, 1.0, num_draws=len(draws), scatter=scatter)
 

@@ -1,0 +1,115 @@
+"""Simulated problems of the benchmarks, with exact answers at some points (λ, q)."""
+
+import os
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from typing import Any, NamedTuple
+
+# Benchmarks time compilation, so no compiled program may come from the disk; read when JAX first computes.
+os.environ["GGMFLOW_CACHE"] = "off"
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from ggmflow import gibbs
+from ggmflow.data.scatter import Scatter
+from ggmflow.data.simulate import toy_problem
+from ggmflow.evidence.bridge import Estimate
+from tests.support.wishart_bridge import log_normalizers
+
+LEVELS = [0.05, 0.5, 0.95]
+SLOW = 6  # times as many exact chains for λ < 1, where they mix slowly
+
+
+class Effort(NamedTuple):
+    """Length of exact chains, those at the points (`num_chains` each) or those of a path (`num_chains` per rung)."""
+
+    num_chains: int
+    num_draws: int
+    num_warmup: int
+    thin: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Simulated data, the range of λ that a flow is fitted for, the points (λ, q), and the lengths of exact chains.
+
+    Attributes
+    ----------
+    points
+        (λ, q), all at T = 1.
+    path, rungs
+        Effort and number of bridges for log Z, where it is wanted.
+    """
+
+    name: str
+    d: int
+    n: int
+    seed: int
+    lam_range: tuple[float, float]
+    points: list[tuple[float, float]]
+    exact: Effort
+    path: Effort | None = None
+    rungs: int = 0
+    n_query: int | None = None
+
+    @cached_property
+    def X(self) -> Float[np.ndarray, "n d"]:
+        return toy_problem(self.d, self.n, random_state=self.seed)[0]
+
+    @cached_property
+    def scatter(self) -> Scatter:
+        return Scatter.from_data(self.X)
+
+    @cached_property
+    def chains(self) -> list[gibbs.Chains]:
+        """Exact draws at every point."""
+        size, num_draws, num_warmup, thin = self.exact
+        sizes = np.array([SLOW * size if lam < 1 else size for lam, _ in self.points])
+        lam, q = np.repeat(np.array(self.points), sizes, axis=0).T
+        options: dict[str, Any] = {"num_draws": num_draws, "num_warmup": num_warmup, "thin": thin}
+        chains = gibbs.sample(jax.random.key(11), self.scatter, lam, q, **options)
+        ends = np.cumsum(sizes)
+        return [chains.select(np.arange(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
+
+    @cached_property
+    def log_normalizers(self) -> list[Estimate]:
+        """log Z at every point."""
+        assert self.path is not None
+        lam, q = (list(values) for values in zip(*self.points, strict=True))
+        draws, (size, num_draws, num_warmup, _) = [chains.pooled for chains in self.chains], self.path
+        lengths = {"num_replicas": size, "num_draws": num_draws, "num_warmup": num_warmup}
+        return log_normalizers(jax.random.key(12), self.scatter, lam, q, draws, num_rungs=self.rungs, **lengths)
+
+    def timed_chains(self) -> tuple[gibbs.Chains, float]:
+        """Exact draws at the only point and the seconds they took, compilation and warm-up left out."""
+        ((lam, q),), (size, num_draws, num_warmup, thin) = self.points, self.exact
+
+        def run(seed: int, **options) -> gibbs.Chains:
+            return gibbs.sample(jax.random.key(seed), self.scatter, lam, q, n_query=self.n_query, thin=thin, **options)
+
+        # The first call compiles; the second, which counts, starts where it ended.
+        warm = run(15, num_chains=size, num_draws=min(50, num_draws), num_warmup=num_warmup)
+        begin = time.perf_counter()
+        chains = run(16, start=warm.draws[:, -1], num_draws=num_draws, num_warmup=0)
+        self.__dict__["chains"] = [chains]  # they serve as exact draws too
+        return chains, time.perf_counter() - begin
+
+    def cheaper(self) -> "Problem":
+        """The same with chains too short to mean anything."""
+        path = self.path and Effort(1, 20, 20)
+        return replace(self, exact=Effort(4, 50, 50), path=path, rungs=min(self.rungs, 4))
+
+
+TOY_RANGE, WIDE_RANGE = (10**-0.5, 10.0), (1.0, 100.0)
+QS = (1.0, 0.5, 0.25)
+TOY_POINTS, WIDE_POINTS = list(product((0.5, 2.0, 8.0), QS)), list(product((2.0, 10.0, 50.0), QS))
+TOY = Problem("d = n = 15", 15, 15, 0, TOY_RANGE, TOY_POINTS, Effort(8, 1000, 2000, 12), Effort(8, 600, 100), 12)
+D30 = Problem("d = 30, n = 25", 30, 25, 0, WIDE_RANGE, WIDE_POINTS, Effort(8, 200, 200), Effort(1, 300, 100), 16)
+# Points on the diagonal of the grid.
+D100 = Problem("d = 100, n = 60", 100, 60, 0, WIDE_RANGE, WIDE_POINTS[::4], Effort(20, 400, 300), Effort(1, 40, 40), 30)
+BLANKET = Problem("s = 6, t = 312, n = 190", 318, 190, 0, TOY_RANGE, [(2.0, 0.5)], Effort(64, 200, 150), n_query=6)
+MARGINALS = [TOY, replace(TOY, name="d = 15, n = 40", n=40, seed=1), replace(TOY, name="d = 15, n = 8", n=8, seed=2)]
