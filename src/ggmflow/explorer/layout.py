@@ -30,7 +30,7 @@ from ggmflow.explorer.panels.style import ACCENT
 from ggmflow.explorer.prepared import Prepared
 from ggmflow.explorer.state import RULES
 
-_CARD = {"background": "#ffffff", "border": "1px solid #e1e6eb", "border-radius": "8px", "padding": "10px 12px"}
+_BOX = {"background": "#ffffff", "border": "1px solid #e1e6eb", "border-radius": "8px", "padding": "10px 12px"}
 _PAGE = {"background": "#f4f6f8", "padding": "10px 12px 14px", "min-height": "100vh", "box-sizing": "border-box"}
 _WIDE: dict[str, Any] = {"sizing_mode": "stretch_width"}
 
@@ -112,14 +112,14 @@ def make_page(prepared: Prepared, controls: Controls, panels: Panels, unseen: li
     unseen
         Data sources that nothing draws: they belong to the page only if something refers to them.
     """
-    plot = CustomJS(args={"plot": panels.network.figure}, code=read_asset("save_network.js"))
-    controls.save_figure.js_on_event("button_click", plot)
+    save = CustomJS(args={"plot": panels.network.figure}, code=read_asset("save_network.js"))
+    controls.save_figure.js_on_event("button_click", save)
     shown = panels.texts
     shown["state"].styles = {"flex": "1 1 260px"}
     left = Column(
-        _card(*controls.sliders, controls.rule, controls.best),
-        _card(_text("evidence", texts.evidence_heading(prepared)), panels.plane.figure),
-        _card(_text("along λ", texts.heading("Edges along λ", "at this q and T")), panels.counts.figure),
+        _box(*controls.sliders, controls.rule, controls.best),
+        _box(_text("evidence", texts.evidence_heading(prepared)), panels.plane.figure),
+        _box(_text("along λ", texts.heading("Edges along λ", "at this q and T")), panels.counts.figure),
         styles={"flex": "0 0 300px", "gap": "10px"},
     )
     centre = Column(
@@ -127,22 +127,22 @@ def make_page(prepared: Prepared, controls: Controls, panels: Panels, unseen: li
         panels.network.figure,
         _text("legend", texts.LEGEND),
         shown["trust"],
-        styles=_CARD | {"flex": "1 1 520px", "min-height": "560px"},
+        styles=_BOX | {"flex": "1 1 520px", "min-height": "560px"},
         sizing_mode="stretch_height",
     )
     wide = {"flex": "1 1 380px"}
     right = Row(
-        _card(shown["listed"], panels.table.table, Row(*controls.downloads, spacing=6, **_WIDE), **wide),
-        _card(shown["chosen"], panels.forest.figure, **wide),
-        _card(shown["clicked"], panels.posterior.figure, **wide),
+        _box(shown["listed"], panels.table.table, Row(*controls.downloads, spacing=6, **_WIDE), **wide),
+        _box(shown["chosen"], panels.forest.figure, **wide),
+        _box(shown["clicked"], panels.posterior.figure, **wide),
         styles={"flex": "1 1 400px", "flex-wrap": "wrap", "gap": "10px", "align-content": "flex-start"},
     )
     main = Row(left, centre, right, styles={"flex-wrap": "wrap", "gap": "10px"}, **_WIDE)
     return Column(shown["head"], main, tags=unseen, styles=_PAGE | {"gap": "8px"}, **_WIDE)
 
 
-def _card(*children: Any, **styles: str) -> Column:
-    return Column(*children, styles=_CARD | styles, **_WIDE)
+def _box(*children: Any, **styles: str) -> Column:
+    return Column(*children, styles=_BOX | styles, **_WIDE)
 
 
 def _text(name: str, text: str = "") -> Div:

@@ -179,7 +179,7 @@ def _add_nodes(plot: figure, source: ColumnDataSource) -> Any:
 
 
 def _add_tools(plot: figure, nodes: Any, edges: Any, on_tap: CustomJS) -> None:
-    """Tooltips, and a tool that selects what is clicked."""
+    """Add tooltips, and a tool that selects a clicked node or edge."""
     tap = TapTool(
         renderers=[nodes, edges],
         mode="replace",  # so that a click does not depend on whether the server has cleared the previous selection
