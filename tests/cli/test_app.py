@@ -202,8 +202,8 @@ BAD_OPTIONS = {
     "same query": (["--query", "a,a"], "the query names a column twice: 'a'"),
     "two lines": (["--query", "a\nb"], "names are separated by commas, in one line"),
     "two lines dropped": (["--drop", "a\nb"], "names are separated by commas, in one line"),
-    "range of words": (["--lam", "low,high"], "--lam takes a number or two of them, low,high.*'low,high'"),
-    "three numbers": (["--q", "1,2,3"], "--q takes a number or two of them"),
+    "range of words": (["--lam", "low,high"], "--lam takes one number or two, low,high.*'low,high'"),
+    "three numbers": (["--q", "1,2,3"], "--q takes one number or two"),
     "reversed": (["--lam", "8,2"], "the first number must not exceed the second"),
     "negative": (["--lam", "-1,2"], "lam must be a positive number"),
     "not a number": (["--lam", "nan"], "lam must be a positive number"),
@@ -212,11 +212,11 @@ BAD_OPTIONS = {
     "cold": (["--temperature", "0.01,0.5"], "--temperature must reach 1"),
     "wrong delimiter": (["--delimiter", ";"], "separated by commas, not semicolons: .*--delimiter ','"),
     "long delimiter": (["--delimiter", "::"], "one character"),
-    "seed": (["--seed", "4294967296"], "--seed must be below"),
+    "seed": (["--seed", "4294967296"], "Invalid value for '--seed'"),
     "steps": (["--steps", "99999999999999999999"], "Invalid value for '--steps'"),
     "tiny": (["--lam", "1e-300"], r"lam must lie between 1e-30 and 1e\+30"),
     "too cold": (["--temperature", "1e-300,1"], "temperature must be at least 1e-12"),
-    "both": (["--resume", "--force"], "give one of them"),
+    "both": (["--resume", "--force"], "give only one of them"),
 }
 
 
@@ -341,7 +341,7 @@ COMMANDS = (["summary"], ["report"], ["explore"], ["export", "--format", "csv"])
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_what_is_no_run_is_named(command, tmp_path):
     refused([*command, tmp_path / "nowhere"], "nowhere does not exist: give the directory of a run")
-    refused([*command, tmp_path], "is no ggmflow run: it has no run.json")
+    refused([*command, tmp_path], "is not a ggmflow run: it has no run.json")
     (tmp_path / "run.json").write_text("{")
     refused([*command, tmp_path], r"is damaged: run\.json cannot be read")
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
@@ -349,7 +349,7 @@ def test_what_is_no_run_is_named(command, tmp_path):
 
 @pytest.mark.parametrize("command", COMMANDS[:2] + COMMANDS[3:], ids=lambda command: command[0])
 def test_a_condition_outside_the_ranges_is_named(command, fitted):
-    refused([*command, fitted[0], "--lam", "99"], r"lam=99 is outside the fitted range 0\.5 … 8")
+    refused([*command, fitted[0], "--lam", "99"], r"lam.99 is outside the fitted range 0\.5 … 8")
     refused([*command, fitted[0], "--q", "nan"], "q must be a number")
 
 
@@ -529,8 +529,8 @@ def test_what_goes_with_an_earlier_fit_is_told(untrained, table, tmp_path):
     run(app, ["fit", str(table), *options])
     run(app, ["export", str(tmp_path / "run"), "--format", "csv"])
     result = run(app, ["fit", str(table), *options, "--force"])
-    assert result.exit_code == 0 and "Note: summary.csv of the earlier fit is gone with it." in result.stderr
-    assert "gone" not in run(app, ["fit", str(table), *options, "--force"]).stderr
+    assert result.exit_code == 0 and "Note: summary.csv of the earlier fit was removed." in result.stderr
+    assert "removed" not in run(app, ["fit", str(table), *options, "--force"]).stderr
 
 
 def test_rules_of_summary_and_export(fitted, tmp_path):
@@ -715,8 +715,8 @@ def test_a_report_is_not_written_into_a_run_that_is_being_made(fitted, tmp_path)
     directory = tmp_path / "run"
     shutil.copytree(fitted[0], directory)
     with filelock.FileLock(directory / ".lock"):
-        refused(["report", directory], "another ggmflow is at work in")
-        refused(["export", directory, "--format", "csv"], "another ggmflow is at work in")
+        refused(["report", directory], "another ggmflow process uses")
+        refused(["export", directory, "--format", "csv"], "another ggmflow process uses")
         assert run(app, ["export", str(directory), "--format", "csv", "-o", str(tmp_path / "t.csv")]).exit_code == 0
     assert not (directory / "report.html").exists()
 

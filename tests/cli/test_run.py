@@ -134,16 +134,16 @@ def test_a_finished_run_is_kept_unless_forced(untrained, table, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"random_state": 1}, "seed was 0 and is 1"),
-        ({"lam": (1.0, 2.0)}, r"lam was 2\.0 and is 1\.0,2\.0"),
-        ({"steps": None}, "steps was 25 and is the default"),
-        ({"query": ["a"]}, "query was the default and is a"),
-        ({"drop": ["c"]}, "drop was the default and is c"),
+        ({"random_state": 1}, "--seed was 0 and is 1"),
+        ({"lam": (1.0, 2.0)}, r"--lam was 2\.0 and is 1\.0,2\.0"),
+        ({"steps": None}, "--steps was 25 and is the default"),
+        ({"query": ["a"]}, "--query was the default and is a"),
+        ({"drop": ["c"]}, "--drop was the default and is c"),
     ],
 )
 def test_resuming_with_other_parameters_is_explained(untrained, table, tmp_path, change, message):
     fit(tmp_path / "run", table)
-    with pytest.raises(RunError, match=f"holds another fit, {message}: use the same, or begin anew with --force"):
+    with pytest.raises(RunError, match=f"holds another fit, {message}: use the same, or begin again with --force"):
         fit(tmp_path / "run", table, resume=True, **change)
 
 
@@ -170,11 +170,11 @@ def test_a_directory_with_other_files_is_left_alone(untrained, table, tmp_path):
 
 
 DAMAGE = {
-    "no record": (RECORD, None, "is no ggmflow run: it has no run.json"),
+    "no record": (RECORD, None, "is not a ggmflow run: it has no run.json"),
     "half a record": (RECORD, b'{"kind": "ggm', "run.json cannot be read"),
     "not text": (RECORD, b"\xff\xfe\x00", "run.json cannot be read"),
-    "another record": (RECORD, b'{"name": "app", "version": "1"}', "its run.json is not ours"),
-    "list": (RECORD, b"[1]", "its run.json is not ours"),
+    "another record": (RECORD, b'{"name": "app", "version": "1"}', "another program wrote its run.json"),
+    "list": (RECORD, b"[1]", "another program wrote its run.json"),
     "newer": (RECORD, b'{"kind": "ggmflow run", "format": 9}', "newer ggmflow: update"),
     "no status": (RECORD, b'{"kind": "ggmflow run", "format": 1}', "run.json has no valid 'status'"),
     "no model": (MODEL, None, "model.ggmflow is missing"),
@@ -192,7 +192,7 @@ def test_a_damaged_run_is_named(untrained, table, tmp_path, name, content, messa
         (run / name).write_bytes(content)
     with pytest.raises(RunError, match=message):
         load_run(run)
-    if "not ours" in message:  # another program's directory is left alone
+    if "another program" in message:  # the directory stays as it is
         before = files_of(run)
         with pytest.raises(RunError, match="choose a new directory"):
             fit(run, table, force=True)
@@ -241,7 +241,7 @@ def test_two_fits_cannot_share_a_directory(untrained, table, tmp_path):
     run.mkdir()
     with (
         filelock.FileLock(run / ".lock"),
-        pytest.raises(RunError, match=r"another ggmflow is at work in .*run: wait for it"),
+        pytest.raises(RunError, match=r"another ggmflow process uses .*run: wait for it"),
     ):
         fit(run, table)
     assert files_of(run) <= {".lock"}
@@ -287,7 +287,7 @@ def check_consistent(run):
     if status == "finished":
         assert load_run(run).lam == read_record(run)["parameters"]["lam"]
     else:
-        with pytest.raises(RunError, match=rf"is not finished: go on with `{COMMAND} --resume`"):
+        with pytest.raises(RunError, match=rf"is not finished: resume it with `{COMMAND} --resume`"):
             load_run(run)
 
 
@@ -342,7 +342,7 @@ def test_an_unfinished_run_asks_what_to_do(untrained, monkeypatch, table, tmp_pa
         with pytest.raises(KeyboardInterrupt):
             fit(run, table)
     assert read_record(run)["status"] == "interrupted"
-    with pytest.raises(RunError, match="not finished: go on with --resume, or begin anew with --force"):
+    with pytest.raises(RunError, match="not finished: resume it with --resume, or begin again with --force"):
         fit(run, table)
     fit(run, table, resume=True)
     assert read_record(run)["status"] == "finished"
@@ -353,15 +353,16 @@ def test_an_interrupt_just_after_the_record_was_written_is_told(
     untrained, monkeypatch, table, tmp_path, before, expected
 ):
     """The record says "running" a moment before the fit begins: a signal may come in between."""
-    run, real = tmp_path / "run", run_module._write_record
+    run, real = tmp_path / "run", run_module._advance
 
-    def write(path, record):
-        real(path, record)
-        if record["status"] == before:
+    def advance(path, record, action, *more, **options):
+        written = real(path, record, action, *more, **options)
+        if written["status"] == before:
             raise KeyboardInterrupt
+        return written
 
     with monkeypatch.context() as patch:
-        patch.setattr("ggmflow.cli.run._write_record", write)
+        patch.setattr("ggmflow.cli.run._advance", advance)
         with pytest.raises(KeyboardInterrupt):
             fit(run, table)
     assert read_record(run)["status"] == expected
@@ -379,9 +380,9 @@ def test_a_finished_fit_stays_until_another_one_is_finished(untrained, monkeypat
             fit(run, table, force=True)
     assert files_of(run) == FINISHED | {".next"} and load_run(run).lam == 3.0
     assert {name: (run / name).read_bytes() for name in before} == before
-    with pytest.raises(RunError, match="not finished: go on with --resume, or begin anew with --force"):
+    with pytest.raises(RunError, match="not finished: resume it with --resume, or begin again with --force"):
         fit(run, table)
-    with pytest.raises(RunError, match=r"holds another fit, lam was 2\.0 and is 5\.0"):
+    with pytest.raises(RunError, match=r"holds another fit, --lam was 2\.0 and is 5\.0"):
         fit(run, table, lam=5.0, resume=True)
     assert fit(run, table, lam=3.0, resume=True).lam == 3.0  # that one is finished
     (run / ".next" / RECORD).write_bytes(b"noise")
@@ -450,7 +451,7 @@ def test_a_model_of_another_run_is_noticed(untrained, monkeypatch, table, tmp_pa
     fit(other, table, lam=3.0)
     (run / MODEL).write_bytes((other / MODEL).read_bytes())
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
-    with pytest.raises(RunError, match=r"model\.ggmflow is not the one that run\.json tells of"):
+    with pytest.raises(RunError, match=r"model\.ggmflow and run\.json are of different fits"):
         load_run(run)
 
 
@@ -535,7 +536,7 @@ def test_a_damaged_checkpoint_is_named(untrained, monkeypatch, table, tmp_path):
     (run / RECORD).write_text(json.dumps(record | {"status": "running"}))
     (run / CHECKPOINT).write_bytes(b"noise")
     monkeypatch.undo()  # train for real: that reads the checkpoint
-    with pytest.raises(RunError, match=r"cannot go on: .*checkpoint.*Begin anew with --force"):
+    with pytest.raises(RunError, match=r"cannot be resumed: .*checkpoint.*Begin again with --force"):
         fit(run, table, resume=True)
 
 
@@ -632,7 +633,7 @@ def test_ctrl_c_says_how_to_go_on(table, tmp_path):
     assert process.returncode == 130, errors
     assert not output
     last = errors.rstrip().splitlines()[-1]
-    assert last.startswith("Interrupted. To go on: ") and last.endswith(f"--steps {STEPS} --resume")
+    assert last.startswith("Interrupted. To resume: ") and last.endswith(f"--steps {STEPS} --resume")
     assert "Traceback" not in errors
     assert read_record(run)["status"] == "interrupted"
     fit(run, table, resume=True, steps=STEPS)

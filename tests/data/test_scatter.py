@@ -512,9 +512,9 @@ def test_columns_can_be_left_out(tmp_path, kind):
     scatter = Scatter.from_data(X, standardize=False, drop=["date", "id"])
     assert scatter.names == ("a", "b")
     np.testing.assert_allclose(scatter.mean, [2.25, 3.0])
-    with pytest.raises(ValueError, match="no column 'dat' to drop: did you mean 'date'"):
+    with pytest.raises(ValueError, match="no column is named 'dat': did you mean 'date'"):
         Scatter.from_data(X, drop=["dat"])
-    with pytest.raises(ValueError, match="no column 'zzz' to drop: the columns are 'id'"):
+    with pytest.raises(ValueError, match="no column is named 'zzz': the columns are 'id'"):
         Scatter.from_data(X, drop="zzz")
     with pytest.raises(ValueError, match=r"column 'id'.*drop=\['id', 'date'\]"):
         Scatter.from_data(X)

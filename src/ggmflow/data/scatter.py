@@ -1,6 +1,5 @@
 """Data to sufficient statistics: X -> (S, n) with S = Σ_i w_i w_iᵀ and x_i = scale·w_i + mean."""
 
-import difflib
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +16,8 @@ from ggmflow.data.missing import expected_scatter
 from ggmflow.data.normal_scores import normal_scores, to_unit_variance, values_of_scores
 from ggmflow.data.rows import use_rows
 from ggmflow.data.table import check_names, parse_table, read_table
+from ggmflow.errors.advice import Advice
+from ggmflow.errors.columns import UnknownColumnError
 from ggmflow.storage.memory import require
 
 # Asymmetry and negative eigenvalues up to this, relative to unit variances, pass as float32 rounding.
@@ -370,7 +371,7 @@ class Scatter:
         if isinstance(entry, str):
             if entry in self.names:
                 return self.names.index(entry)
-            raise ValueError(f"no column is named {entry!r}: {_similar(entry, self.names)}")
+            raise UnknownColumnError(entry, self.names)
         if isinstance(entry, bool) or not isinstance(entry, Integral):
             hint = " (np.flatnonzero turns a mask into positions)" if isinstance(entry, bool | np.bool_) else ""
             raise ValueError(f"a query takes names and integer positions, not {entry!r}{hint}")
@@ -384,18 +385,6 @@ class Scatter:
         return int(entry)
 
 
-def _similar(entry: str, names: tuple[str, ...]) -> str:
-    """Which names may be meant; case and punctuation do not count."""
-
-    def letters(name: str) -> str:
-        return "".join(letter for letter in name.casefold() if letter.isalnum())
-
-    close = [name for name in names if letters(name) == letters(entry)] or difflib.get_close_matches(entry, names)
-    if close:
-        return f"did you mean {' or '.join(map(repr, close))}?"
-    return f"the columns are {', '.join(map(repr, names[:8]))}{', …' if len(names) > 8 else ''}"
-
-
 def _check_n(n: object) -> None:
     if isinstance(n, bool) or not isinstance(n, Real) or not 0 < float(n) < np.inf:
         raise ValueError(f"n, the number of rows, must be a positive number, got {n!r}")
@@ -403,7 +392,7 @@ def _check_n(n: object) -> None:
 
 def _require_matrices(d: int) -> None:
     """Refuse scatter matrices that cannot fit: five exist at a time, while one is checked."""
-    advice = "leave some out, with drop=[...] or before"
+    advice = Advice("leave some of them out, for instance with", {"drop": ...})
     require(40 * d**2, f"the scatter matrices of {d} columns", advice)
 
 
@@ -429,7 +418,7 @@ def _check_semidefinite(S: Float[np.ndarray, "d d"], names: tuple[str, ...]) -> 
         smallest = np.linalg.eigvalsh(R)[0]
         raise ValueError(
             f"the matrix is not positive semi-definite: its correlations have the eigenvalue {smallest:.2g}. "
-            "Was it rounded, or computed from pairwise complete rows? Use the rows themselves (missing='em')"
+            "Was it rounded, or computed from pairwise complete rows? Use the rows themselves"
         ) from None
 
 

@@ -6,7 +6,6 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +13,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ggmflow.data.problems import Problem, ProblemKind, refuse
+from ggmflow.errors.advice import Advice
+from ggmflow.errors.advised import AdvisedWarning
+from ggmflow.errors.columns import UnknownColumnError
 from ggmflow.storage.memory import require
 
 _WORDS = {"": "nan", "na": "nan", "n/a": "nan", "null": "nan", "none": "nan", "true": "1", "false": "0"}
@@ -132,8 +134,9 @@ def parse_table(
     read = [_to_float(column, name, where) for column, name in zip(columns, labels, strict=True)]
     first = read[0].values
     if lines is not None and len(lines) >= _MANY_ROWS and (np.diff(first) == 1).all():
-        text = f"column {labels[0]!r} counts the rows, from {first[0]:g} to {first[-1]:g}: if these are labels"
-        warnings.warn(f"{text}, leave it out with drop=[{labels[0]!r}]", stacklevel=3 + depth)
+        problem = f"column {labels[0]!r} counts the rows, from {first[0]:g} to {first[-1]:g}"
+        advice = Advice("if these are labels, leave it out with", {"drop": [labels[0]]})
+        warnings.warn(AdvisedWarning(problem, advice), stacklevel=3 + depth)
     problems = tuple(column.problem for column in read if column.problem is not None)
     unreadable = None
     if problems:
@@ -167,9 +170,7 @@ def _kept(labels: tuple[str, ...], drop: Sequence[str]) -> list[int]:
     known = set(labels)
     for name in left_out:
         if name not in known:
-            near = get_close_matches(name, labels, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(map(repr, labels[:5]))}, …"
-            raise ValueError(f"there is no column {name!r} to drop: {hint}")
+            raise UnknownColumnError(name, labels)
     gone = set(left_out)
     return [j for j, label in enumerate(labels) if label not in gone]
 
