@@ -41,7 +41,7 @@ class Advice(NamedTuple):
 def message_of(error: Exception, surface: Surface) -> str:
     """The message of an exception or a warning; one with a method `text` is asked to write it for the surface."""
     text = getattr(error, "text", None)
-    return text(surface) if callable(text) else str(error)
+    return str(text(surface)) if callable(text) else str(error)
 
 
 def options_text(options: Mapping[str, Any], surface: Surface) -> str:
