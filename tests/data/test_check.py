@@ -272,7 +272,7 @@ def test_a_damaged_check_is_refused(change):
     content = gf.check_data(FAULTY).to_dict()
     if isinstance(change.get("findings"), list) and isinstance(change["findings"][0], Finding):
         change = {"findings": DataCheck(tuple(change["findings"]), 5, 5).to_dict()["findings"]}
-    with pytest.raises(ValueError, match="no data check"):
+    with pytest.raises(ValueError, match="not a data check"):
         DataCheck.from_dict(content | change)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ggmflow.data.problems import ProblemKind, TableError
 from ggmflow.data.scatter import Scatter
-from ggmflow.errors.advice import Surface, drop, listing
+from ggmflow.errors.advice import Surface, listing, option
 
 BAD = "id,diagnosis,a,b,c,d\n1x,M,1,,7,1\n2x,B,2,3,7,2.5\n3x,M,,4,7,3\n"
 
@@ -105,7 +105,7 @@ def test_the_exception_can_be_sent_between_processes(bad):
     ],
 )
 def test_drop_as_it_is_typed(names, expected):
-    assert drop(names, Surface.COMMAND_LINE) == expected
+    assert option("drop", names, Surface.COMMAND_LINE) == expected
 
 
 def test_long_lists_are_cut():

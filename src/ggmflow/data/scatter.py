@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float, Int
 
-from ggmflow.data.check import check_choices, look_at, look_at_matrix
+from ggmflow.data.check import check_choices, check_columns, check_matrix
 from ggmflow.data.findings import DataCheck
 from ggmflow.data.missing import expected_scatter
 from ggmflow.data.normal_scores import normal_scores, to_unit_variance, values_of_scores
@@ -169,10 +169,10 @@ class Scatter:
             # The observed values were standardized; now the model's estimate of all values is.
             sd = np.sqrt(np.diag(result.matrix) / n)
             S, mean, scale = result.matrix / np.outer(sd, sd), mean + scale * result.mean, scale * sd
-            check = look_at(working, used, transform, missing)
+            check = check_columns(working, used, transform, missing)
         else:
             S = working.T @ working
-            check = look_at(working, used, transform, missing, scatter=S)
+            check = check_columns(working, used, transform, missing, scatter=S)
         if not standardize:
             with np.errstate(over="ignore", under="ignore"):
                 S, scale = S * np.outer(scale, scale), np.ones_like(scale)
@@ -205,7 +205,7 @@ class Scatter:
         _check_semidefinite(C, labels)
         deviation = np.sqrt(np.diag(C))
         sd = deviation if standardize else np.ones(len(C))
-        check = look_at_matrix(C / deviation / deviation[:, None], float(n), labels)
+        check = check_matrix(C / deviation / deviation[:, None], float(n), labels)
         return cls(n * (C / sd / sd[:, None]), n, np.zeros(len(C)), sd, labels, check=check)
 
     def index(self, query: str | int | Iterable[str | int], *, strict: bool = True) -> Int[np.ndarray, " s"]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ggmflow.data.problems import Problem, ProblemKind, refuse
+from ggmflow.data.problems import Problem, ProblemKind, raise_problems
 from ggmflow.errors.advice import Advice
 from ggmflow.errors.advised import AdvisedWarning
 from ggmflow.errors.columns import UnknownColumnError
@@ -79,7 +79,7 @@ def read_table(
 ) -> tuple[Float[np.ndarray, "n d"], tuple[str, ...], RowNames]:
     """Numbers with NaN for what is missing, column names, and how to call row i in a message."""
     table = parse_table(X, names, min_rows, min_columns, depth=1)
-    refuse(table.problems)
+    raise_problems(table.problems)
     return table.values, table.names, table.where
 
 
@@ -292,7 +292,7 @@ def _to_number(entry: Any) -> float:
 def _points_for_commas(row: list[str], line: int) -> list[str]:
     for text in row:
         if "." in text:  # 1.234 may be a thousand and more, or a little more than one
-            raise ValueError(f"line {line}: {text!r} has a point, but decimal=',' says that decimals follow a comma")
+            raise ValueError(f"line {line}: {text!r} has a point, but decimals are to follow a comma")
     return [text.replace(",", ".") for text in row]
 
 
