@@ -27,17 +27,11 @@ from ggmflow.estimator import graphical_flow as estimator
 from ggmflow.storage import archive
 from tests.support import models
 
+pytestmark = pytest.mark.usefixtures("jax_as_users_have_it")
 run = CliRunner().invoke
 # a → b → c, and d by itself: edges that any rule finds.
 NOISE = np.random.default_rng(0).standard_normal((50, 4))
 TABLE = pd.DataFrame(np.c_[NOISE[:, 0], NOISE[:, :2].sum(1), NOISE[:, :3].sum(1), NOISE[:, 3]], columns=list("abcd"))
-
-
-@pytest.fixture(autouse=True)
-def jax_as_users_have_it():
-    jax.config.update("jax_numpy_dtype_promotion", "standard")
-    yield
-    jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,15 +17,9 @@ from ggmflow.cli.run_status import Status
 from ggmflow.data.scatter import Scatter
 from ggmflow.storage import archive
 
+pytestmark = pytest.mark.usefixtures("jax_as_users_have_it")
 FILES = Path(__file__).parents[1] / "files" / "0.1.0"
 DRAWS = json.loads((FILES / "draws.json").read_text(encoding="utf-8"))
-
-
-@pytest.fixture(autouse=True)
-def jax_as_users_have_it():
-    jax.config.update("jax_numpy_dtype_promotion", "standard")
-    yield
-    jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ A command that fails a check answers at once, because only `jobs` imports module
 
 import numpy as np
 
+from ggmflow.cli import requests
 from ggmflow.cli.arguments import (
     check_level,
     check_posterior,
@@ -16,22 +17,12 @@ from ggmflow.cli.arguments import (
     range_of,
     reading_options,
 )
-from ggmflow.cli.requests import (
-    DemoRequest,
-    ExploreRequest,
-    ExportRequest,
-    FitInput,
-    FitRequest,
-    PosteriorRequest,
-    ReportRequest,
-    SummaryRequest,
-)
 from ggmflow.cli.run_record import RunError, check_free, describe_file
 from ggmflow.cli.terminal import mistakes, notes, stop
 from ggmflow.data.scatter import Scatter
 
 
-def fit(request: FitRequest) -> None:
+def fit(request: requests.FitRequest) -> None:
     """Fit a model to a file in a run directory, and show the result."""
     if request.resume and request.force:
         stop("--resume continues a fit and --force begins again: give only one of them")
@@ -49,10 +40,10 @@ def fit(request: FitRequest) -> None:
     from ggmflow.cli import jobs
 
     parameters = {**options, "steps": request.steps, "query": names, "random_state": request.seed}
-    jobs.fit(request, FitInput(ranges, parameters, source, scatter, query, found))
+    jobs.fit(request, requests.FitInput(ranges, parameters, source, scatter, query, found))
 
 
-def summary(request: SummaryRequest) -> None:
+def summary(request: requests.SummaryRequest) -> None:
     """Show the result of a fit."""
     check_level(request.edges.level)
     check_posterior(request.posterior)
@@ -61,7 +52,7 @@ def summary(request: SummaryRequest) -> None:
     jobs.summary(request)
 
 
-def report(request: ReportRequest) -> None:
+def report(request: requests.ReportRequest) -> None:
     """Write the report of a run."""
     with mistakes(RunError, OSError), locked_for(request):
         check_posterior(request.posterior)
@@ -70,15 +61,15 @@ def report(request: ReportRequest) -> None:
     jobs.report(request)
 
 
-def explore(request: ExploreRequest) -> None:
+def explore(request: requests.ExploreRequest) -> None:
     """Serve the explorer until Ctrl-C."""
-    check_posterior(PosteriorRequest(request.run, None, None))
+    check_posterior(requests.PosteriorRequest(request.run, None, None))
     from ggmflow.cli import jobs
 
     jobs.explore(request)
 
 
-def export(request: ExportRequest) -> None:
+def export(request: requests.ExportRequest) -> None:
     """Write one file for other programs."""
     check_level(request.edges.level)
     with mistakes(RunError, OSError), locked_for(request):
@@ -88,7 +79,7 @@ def export(request: ExportRequest) -> None:
     jobs.export(request)
 
 
-def demo(request: DemoRequest) -> None:
+def demo(request: requests.DemoRequest) -> None:
     """Fit simulated data, and show the result."""
     with mistakes(OSError):
         check_writable(request.output)  # before the fit, not after it

@@ -11,17 +11,8 @@ from typing import Any
 import typer
 from rich.console import Console
 
+from ggmflow.cli import requests
 from ggmflow.cli.arguments import command_of_fit, data_name, locked_for, reading_in
-from ggmflow.cli.requests import (
-    DemoRequest,
-    ExploreRequest,
-    ExportRequest,
-    FitInput,
-    FitRequest,
-    PosteriorRequest,
-    ReportRequest,
-    SummaryRequest,
-)
 from ggmflow.cli.run import fit_run, open_run
 from ggmflow.cli.run_record import MADE_LATER, RunError, read_record
 from ggmflow.cli.screen import count_findings, print_check, print_json, print_summary
@@ -44,7 +35,7 @@ _CHECK_LINES = 4  # about the data, in a summary
 _EDGES_SHOWN = 10
 
 
-def fit(request: FitRequest, given: FitInput) -> None:
+def fit(request: requests.FitRequest, given: requests.FitInput) -> None:
     """Fit a model in a run directory, and show the result."""
     output = request.output
     model = GraphicalFlow(**given.ranges, **given.parameters)
@@ -76,7 +67,7 @@ def fit(request: FitRequest, given: FitInput) -> None:
     )
 
 
-def _fit(model: GraphicalFlow, request: FitRequest, given: FitInput) -> GraphicalFlow:
+def _fit(model: GraphicalFlow, request: requests.FitRequest, given: requests.FitInput) -> GraphicalFlow:
     how = {"resume": request.resume, "force": request.force}
     try:
         with mistakes(RunError, OSError, *NUMERIC):
@@ -86,7 +77,7 @@ def _fit(model: GraphicalFlow, request: FitRequest, given: FitInput) -> Graphica
         raise typer.Exit(130) from None
 
 
-def summary(request: SummaryRequest) -> None:
+def summary(request: requests.SummaryRequest) -> None:
     """Show the result of a fit."""
     record, model, post = _open(request.posterior)
     with notes(*_IN_SUMMARY) as found, mistakes(*NUMERIC):
@@ -100,7 +91,7 @@ def summary(request: SummaryRequest) -> None:
         print_summary(record, post, table, request.top or _EDGES_SHOWN, lines or count_findings(check))
 
 
-def report(request: ReportRequest) -> None:
+def report(request: requests.ReportRequest) -> None:
     """Write the report of a run."""
     from ggmflow.report import write_report
 
@@ -112,7 +103,7 @@ def report(request: ReportRequest) -> None:
     print_written(request.path)
 
 
-def explore(request: ExploreRequest) -> None:
+def explore(request: requests.ExploreRequest) -> None:
     """Serve the explorer until Ctrl-C."""
     with mistakes(RunError, OSError):
         record, model = open_run(request.run)
@@ -138,7 +129,7 @@ def explore(request: ExploreRequest) -> None:
             stop(f"cannot serve at port {port}: {error.strerror or error}")
 
 
-def export(request: ExportRequest) -> None:
+def export(request: requests.ExportRequest) -> None:
     """Write one file for other programs."""
     kinds = (ImportError, ValueError, RunError, OSError, *NUMERIC)
     with notes(*_IN_SUMMARY) as found, mistakes(*kinds), locked_for(request):
@@ -148,7 +139,7 @@ def export(request: ExportRequest) -> None:
     print_written(request.path)
 
 
-def demo(request: DemoRequest) -> None:
+def demo(request: requests.DemoRequest) -> None:
     """Fit simulated data, and show the result."""
     from ggmflow.cli.demo import run_demo
 
@@ -156,7 +147,7 @@ def demo(request: DemoRequest) -> None:
         run_demo(request)
 
 
-def _open(request: PosteriorRequest) -> tuple[dict[str, Any], GraphicalFlow, Posterior]:
+def _open(request: requests.PosteriorRequest) -> tuple[dict[str, Any], GraphicalFlow, Posterior]:
     """The record of a run, its model, and the posterior that was asked for."""
     with mistakes(RunError, OSError):
         record, model = open_run(request.run)
