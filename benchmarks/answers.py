@@ -39,10 +39,12 @@ from ggmflow.baselines import graphical_lasso
 from ggmflow.baselines.nonconvex import nonconvex_precision
 from ggmflow.data.scatter import Scatter
 from ggmflow.data.simulate import sample_gaussian, sparse_precision, toy_problem
-from ggmflow.evidence.evidence import Prior, fit_prior, log_normalizer, prior_ranges
+from ggmflow.evidence.normalizer import log_normalizer
+from ggmflow.evidence.prior import Prior, fit_prior, prior_ranges
 from ggmflow.evidence.prior_integral import integrate_prior
 from ggmflow.model.conditions import Ranges
-from ggmflow.modes.path import make_problem, solve_path
+from ggmflow.modes.path import solve_path
+from ggmflow.modes.problem import make_problem
 from ggmflow.posterior.flow_source import FlowSource
 
 FILE = Path("results/answers.csv")
@@ -117,7 +119,7 @@ def run_closed(report: Report) -> None:
     S, n = model.scatter_.matrix, model.scatter_.n
     closed = log_wishart(n, S + lam * np.eye(15)) - log_wishart(0, lam * np.eye(15)) - 7.5 * n * np.log(2 * np.pi)
     report.add("closed", "|evidence − closed form|", abs(row.log_evidence - closed), row.se, bar="≤ 0.01", digits=".4f")
-    prior = fit_prior(15, 15, prior_ranges(model._ranges._replace(lam=TOY_RANGE, q=(0.25, 1.25))))
+    prior = fit_prior(15, 15, prior_ranges(model.ranges_._replace(lam=TOY_RANGE, q=(0.25, 1.25))))
     assert isinstance(prior, Prior)
     values = []
     for k, at in enumerate((0.5, 2.0, 8.0)):

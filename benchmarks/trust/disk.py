@@ -31,7 +31,7 @@ import ggmflow as gf
 from ggmflow.cli import run, run_record
 from ggmflow.data.scatter import Scatter
 from ggmflow.estimator import graphical_flow as estimator
-from ggmflow.evidence import evidence
+from ggmflow.evidence.prior import write_prior
 from ggmflow.report import page
 from ggmflow.storage.archive import TEMPORARY, ModelFileError, read, write
 from ggmflow.train import loop as train
@@ -145,7 +145,7 @@ def victims() -> dict[str, Victim]:
     replace(estimator, train=untrained)
     models = [gf.GraphicalFlow(lam=lam, q=1.0, random_state=0, progress=False).fit(X) for lam in (3.0, 2.0)]
     for model in models:
-        model._chosen()
+        _ = model.choice_
     save, weights = gf.GraphicalFlow.save, [rng.normal(size=3000) for _ in range(2)]
 
     def checkpoint(path: Path, new: bool) -> None:
@@ -186,7 +186,7 @@ def victims() -> dict[str, Victim]:
         "checkpoint": Victim(lambda place, new: checkpoint(place / "checkpoint", new), ("checkpoint",)),
         "report": Victim(lambda place, new: gf.write_report(models[new], place / "report.html"), ("report.html",)),
         **{format: exported(format) for format in ("csv", "json", "graphml")},
-        "prior": Victim(lambda place, new: evidence._keep(place / "prior", {"h": weights[new]}), ("prior",)),
+        "prior": Victim(lambda place, new: write_prior(place / "prior", {"h": weights[new]}), ("prior",)),
         "new run": Victim(
             lambda place, new: fit_run(place, True) if new else None,
             results,

@@ -89,10 +89,10 @@ def no_training() -> Iterator[None]:
 
     with (
         mock.patch("ggmflow.estimator.graphical_flow.train", train),
-        mock.patch("ggmflow.evidence.evidence.train", train),
+        mock.patch("ggmflow.evidence.prior.train", train),
         # Priors that were not trained are kept nowhere.
-        mock.patch("ggmflow.evidence.evidence._prior_path", lambda *_: None),
-        mock.patch("ggmflow.evidence.evidence._known", {}),
+        mock.patch("ggmflow.evidence.prior._cache_path", lambda *_: None),
+        mock.patch("ggmflow.evidence.prior._known", {}),
         mock.patch("ggmflow.explorer.serve", look),
         tempfile.TemporaryDirectory(prefix="hostile") as folder,
         mock.patch("tempfile.tempdir", folder),

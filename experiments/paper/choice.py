@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ggmflow.baselines import graphical_lasso
+from ggmflow.evidence.search import parabola_top
 
 FOLDS = 5
 TOLERANCE = 1e-5  # of penalized likelihoods: zeros are exact long before
@@ -33,10 +34,8 @@ def peak(lams: Float[np.ndarray, " k"], values: Float[np.ndarray, " k"]) -> Peak
     k = int(np.argmax(values))
     if k in (0, len(lams) - 1):
         return Peak(float(lams[k]), float(values[k]), True)
-    x = np.log(lams)
-    a, b, c = np.polyfit(x[k - 1 : k + 2] - x[k], values[k - 1 : k + 2], 2)
-    shift = -b / (2 * a)
-    return Peak(float(np.exp(x[k] + shift)), float(c + b * shift / 2), False)
+    log_lam, value = parabola_top(np.log(lams), values)
+    return Peak(float(np.exp(log_lam)), value, False)
 
 
 def cross_validation(working: Float[np.ndarray, "n d"], lams: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:

@@ -170,7 +170,7 @@ def test_levels_without_a_solution_are_not_selected():
 
 
 def test_unfinished_iteration_is_reported():
-    with pytest.warns(RuntimeWarning, match="the selected one did not. More max_steps help"):
+    with pytest.warns(RuntimeWarning, match="the selected one did not. Increase max_steps"):
         result = nonconvex_precision(R, N, "lq", gamma=0.5, rho=0.05, iterate=True, max_steps=2)
     assert not result.converged
     assert len(result.objective_history) == 3

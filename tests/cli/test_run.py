@@ -82,7 +82,7 @@ def test_a_run_says_what_it_is_and_loads(untrained, table, tmp_path):
     }
     assert record["parameters"]["lam"] == 2.0 and record["parameters"]["random_state"] == 0
     assert record["versions"]["ggmflow"] == gf.__version__
-    assert record["chosen"] == {"lam": 2.0, "q": 1.0, "at_ends": []}
+    assert record["chosen"] == {"lam": 2.0, "q": 1.0, "at_boundary": []}
     assert record["started"] <= record["updated"] and record["seconds"] >= 0
     loaded = gf.load_run(run)
     draws = [each.posterior().sample(5, random_state=0) for each in (model, loaded)]
@@ -208,9 +208,10 @@ def test_a_damaged_run_is_named(untrained, table, tmp_path, name, content, messa
         ("data", {"rows": "abc"}),
         ("ranges", {"lam": 3}),
         ("ranges", None),
-        ("chosen", {"lam": None, "q": 1.0, "at_ends": []}),
+        ("chosen", {"lam": None, "q": 1.0, "at_boundary": []}),
         ("chosen", {"lam": 2.0, "q": 1.0}),
-        ("chosen", {"lam": 2.0, "q": 1.0, "at_ends": [3]}),
+        ("chosen", {"lam": 2.0, "q": 1.0, "at_boundary": [3]}),
+        ("chosen", {"lam": 2.0, "q": 1.0, "at_ends": ["the end of q"]}),
         ("seconds", np.nan),
         ("seconds", 10**400),
         ("timings", None),

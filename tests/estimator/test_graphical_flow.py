@@ -17,8 +17,9 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import ggmflow as gf
+from ggmflow.estimator import fitted_flow
 from ggmflow.estimator import graphical_flow as module
-from ggmflow.model.conditions import Choice
+from ggmflow.model.conditions import Boundary, Choice
 from ggmflow.posterior.flow_source import FlowSource
 from ggmflow.storage import archive
 from ggmflow.storage.cache import cache_directory
@@ -209,7 +210,7 @@ def test_lam_auto_holds_the_highest_evidence(n, kind):
     model = gf.GraphicalFlow(temperature=1.0, steps=4 * CHUNK, random_state=0, progress=False).fit(X)
     for q in (0.25, 1.0):
         best = model.select(q=q)
-        assert best.at_ends == () and 1.5 * model.lam_range_[0] < best.lam < model.lam_range_[1] / 1.5
+        assert best.at_boundary == () and 1.5 * model.lam_range_[0] < best.lam < model.lam_range_[1] / 1.5
 
 
 @pytest.mark.parametrize(
@@ -388,7 +389,7 @@ def test_seconds_of_choosing_are_told_once_it_is_done(untrained, monkeypatch):
         return Choice(2.0, 1.0, ())
 
     monkeypatch.setattr(module.GraphicalFlow, "select", select)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(fitted_flow, "time", SimpleNamespace(monotonic=lambda: now[0]))
     assert fitted.lam_ == 2.0 and fitted.q_ == 1.0
     assert fitted.timings_.choosing == 19.0
 
@@ -581,7 +582,7 @@ def test_files_with_other_contents_are_refused(model, tmp_path, change):
     header, arrays = archive.read(path)
     change(header, arrays)
     archive.write(path, header, arrays)
-    with pytest.raises(archive.ModelFileError, match=r"m\.ggmflow is no ggmflow model, or was changed"):
+    with pytest.raises(archive.ModelFileError, match=r"m\.ggmflow is not a ggmflow model, or was changed"):
         gf.GraphicalFlow.load(path)
 
 
@@ -678,7 +679,7 @@ def test_what_a_notebook_shows_of_a_model(untrained):
     shown = fitted._repr_html_()
     assert "λ 0.5 … 8" in shown and "select() finds it" in shown
     assert "Good: 100 % of draws" in shown
-    fitted._choice = Choice(2.0, 0.5, ("the upper end of q",))
+    fitted._choice = Choice(2.0, 0.5, (Boundary("q", "high"),))
     assert "λ = 2, q = 0.5, at the upper end of q" in fitted._repr_html_()
 
 

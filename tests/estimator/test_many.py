@@ -242,7 +242,7 @@ def test_a_full_temporary_directory_loses_nothing_that_was_kept(tmp_path, monkey
         ([TABLE], {"n_jobs": 0}, ValueError, "n_jobs == 0"),
         ({"../a": TABLE}, {"directory": "x"}, ValueError, "names of files, which '../a' cannot be"),
         ({"a": TABLE, "A": TABLE}, {"directory": "x"}, ValueError, "upper and lower case"),
-        ([TABLE], {"directory": "x", "model": quick(random_state=None)}, ValueError, "integer random_state"),
+        ([TABLE], {"directory": "x", "model": quick(random_state=None)}, ValueError, "random_state must be an integer"),
     ],
 )
 def test_what_makes_no_sense_is_refused(datasets, more, kind, message, tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from scipy.optimize import brentq
 from scipy.special import logsumexp
 from scipy.stats import wishart
 
-from ggmflow.evidence import evidence, prior_integral
+from ggmflow.evidence import prior, prior_integral
 from ggmflow.evidence.prior_integral import (
     PriorIntegral,
     integrate_prior,
@@ -124,13 +124,13 @@ def test_one_condition_is_enough():
 
 def test_many_variables_have_an_integral_and_it_is_kept(monkeypatch, tmp_path):
     monkeypatch.setenv("GGMFLOW_CACHE", str(tmp_path))
-    monkeypatch.setattr(evidence, "_MANY", 2)
-    monkeypatch.setattr(evidence, "_known", {})
-    made = evidence.fit_prior(3, 3, RANGES)
-    assert isinstance(made, evidence.LargePrior)
-    monkeypatch.setattr(evidence, "_known", {})
-    monkeypatch.setattr(evidence, "integrate_prior", lambda *args: pytest.fail("it was made again"))
-    again = evidence.fit_prior(3, 3, RANGES)
+    monkeypatch.setattr(prior, "_MANY", 2)
+    monkeypatch.setattr(prior, "_known", {})
+    made = prior.fit_prior(3, 3, RANGES)
+    assert isinstance(made, prior.LargePrior)
+    monkeypatch.setattr(prior, "_known", {})
+    monkeypatch.setattr(prior, "integrate_prior", lambda *args: pytest.fail("it was made again"))
+    again = prior.fit_prior(3, 3, RANGES)
     found = again.log_normalizer(2.0, 0.5, 100)
     assert found[:2] == made.log_normalizer(2.0, 0.5, 100)[:2]
     assert found.method == "integral" and found.se > 0

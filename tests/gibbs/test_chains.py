@@ -200,7 +200,7 @@ def test_bad_arguments_are_named(change, message):
 
 def test_diagnostics_refuse_to_mix_conditions():
     chains = sample(jax.random.key(0), make_scatter(3), np.repeat([1.0, 5.0], 2), num_draws=50)
-    with pytest.raises(ValueError, match="by `select`"):
+    with pytest.raises(ValueError, match="`select` those of one condition"):
         _ = chains.rhat
     assert chains.select(chains.lam == 5).rhat.shape == (3, 3)
     assert repr(chains) == "Chains(4 chains of 50 draws, 3×3 entries)"

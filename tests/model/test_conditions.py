@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from ggmflow.data.scatter import Scatter
-from ggmflow.model.conditions import Ranges, find_ranges, likely_lam
+from ggmflow.errors.advice import Surface
+from ggmflow.errors.argument import ArgumentError
+from ggmflow.model.conditions import Boundary, Ranges, boundaries_from_json, find_ranges, likely_lam
 
 SCATTER = Scatter(np.array([[10.0, -4.0], [-4.0, 10.0]]), 10, np.zeros(2), np.ones(2), ("a", "b"))
 RANGES = Ranges((0.5, 8.0), (0.25, 1.25), (0.01, 0.5))
@@ -56,6 +58,27 @@ def test_scales_of_columns_do_not_matter_but_where_they_should():
     one = Scatter(scatter.matrix / np.outer(sd, sd), 20, np.zeros(2), np.ones(2), ("a", "b"))
     many = Scatter(100 * one.matrix, 20, np.zeros(2), np.ones(2), ("a", "b"))
     assert likely_lam(many, np.arange(2)) == pytest.approx(100 * likely_lam(one, np.arange(2)))
+
+
+def test_boundaries_are_read_from_pairs_and_from_the_sentences_of_version_0_1_0():
+    upper, lower = Boundary("lam", "high"), Boundary("q", "low")
+    assert boundaries_from_json([["lam", "high"], ["q", "low"]]) == (upper, lower)
+    assert boundaries_from_json(["the upper end of lam", "the lower end of q"]) == (upper, lower)
+    assert boundaries_from_json([]) == ()
+    assert upper.text("λ") == "the upper end of λ"
+    for wrong in (None, "the upper end of lam", [3], [["lam"]], [["lam", "up"]], ["the end of q"], {"lam": "high"}):
+        with pytest.raises(ValueError, match="ends of ranges"):
+            boundaries_from_json(wrong)
+
+
+def test_errors_carry_their_values():
+    with pytest.raises(ArgumentError) as caught:
+        RANGES.inside("lam", 20.0)
+    assert (caught.value.argument, caught.value.value) == ("lam", 20.0)
+    assert caught.value.advice.options == {"lam": (0.5, 20.0)}
+    assert caught.value.text(Surface.COMMAND_LINE).endswith("fit again with --lam 0.5,20")
+    with pytest.raises(ArgumentError, match="is reversed: the first number must not exceed the second"):
+        find_ranges((8, 2), 1.0, 1.0, SCATTER, np.arange(2))
 
 
 IMPOSSIBLE = {

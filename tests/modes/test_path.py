@@ -9,7 +9,8 @@ from scipy.optimize import minimize
 import ggmflow as gf
 from ggmflow.baselines import graphical_lasso
 from ggmflow.baselines.nonconvex import nonconvex_precision
-from ggmflow.modes.path import ModePath, complete, make_problem, solve_path
+from ggmflow.modes.path import ModePath, solve_path
+from ggmflow.modes.problem import complete, make_problem
 from tests.support.models import quick
 
 
@@ -213,7 +214,7 @@ def test_flow_draws_are_starts(model, monkeypatch):
         seen.extend(starts(lam) for lam in lams)
         return solve_path(S, n, lams, q, query, starts, report)
 
-    monkeypatch.setattr("ggmflow.estimator.graphical_flow.solve_path", spy)
+    monkeypatch.setattr("ggmflow.estimator.modes_of_flow.solve_path", spy)
     blanket = model("blanket")
     found = blanket.path(0.5, [1.0, 4.0], num_starts=3)
     assert [len(starts) for starts in seen] == [3, 3] and seen[0][0].shape == (2, 4)
@@ -244,7 +245,7 @@ def test_what_path_refuses(model, untrained):
 
 
 def test_a_warning_where_the_solver_stopped_short(model, monkeypatch):
-    monkeypatch.setattr("ggmflow.modes.path._NEWTON_STEPS", 1)
+    monkeypatch.setattr("ggmflow.modes.convex.NEWTON_STEPS", 1)
     with pytest.warns(RuntimeWarning, match="not quite stationary"):
         model("full").path(1.25, 1.0)
 

@@ -16,7 +16,7 @@ import pytest
 
 import ggmflow as gf
 from ggmflow.estimator import graphical_flow as estimator
-from ggmflow.evidence import evidence
+from ggmflow.evidence import prior
 from ggmflow.report import text as words
 from ggmflow.report.content import RULES, Point, _keep, collect
 from ggmflow.report.page import for_script, render, to_json
@@ -56,9 +56,9 @@ def untrained():
     """Flows as they start, which are near the posterior; the prior's too, so that evidence is there but rough."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(estimator, "train", no_training)
-        patch.setattr(evidence, "train", no_training)
-        patch.setattr(evidence, "_known", {})
-        patch.setattr(evidence, "_prior_path", lambda *_: None)
+        patch.setattr(prior, "train", no_training)
+        patch.setattr(prior, "_known", {})
+        patch.setattr(prior, "_cache_path", lambda *_: None)
         yield
 
 

@@ -30,7 +30,7 @@ from packaging.version import Version
 import ggmflow as gf
 from ggmflow.cli.run import load_run
 from ggmflow.cli.run_record import CHECKPOINT, MODEL, RECORD, RunError, read_record
-from ggmflow.evidence import evidence
+from ggmflow.evidence import prior
 from ggmflow.model.conditions import Ranges
 from ggmflow.storage import archive
 from ggmflow.storage.cache import compilation_cache_enabled, safe_directory
@@ -209,7 +209,7 @@ def test_pickles_in_a_run(untrained, tmp_path, payload):
     with_pickles(run / MODEL, payload)
     record = {"kind": "ggmflow run", "format": 1, "status": "finished", "command": f"touch {payload}", "seconds": 1.0}
     record |= {"versions": {}, "parameters": {}, "data": {"rows": 20, "columns": [], "file": f"$(touch {payload})"}}
-    record["chosen"] = {"lam": 1.0, "q": 1.0, "at_ends": [f"`touch {payload}`"]}
+    record["chosen"] = {"lam": 1.0, "q": 1.0, "at_boundary": [f"`touch {payload}`"]}
     record["ranges"] = {name: [1.0, 1.0] for name in ("lam", "q", "temperature")}
     (run / RECORD).write_text(json.dumps(record))
     with pytest.raises(RunError, match="is damaged"):
@@ -224,11 +224,11 @@ def made(tmp_path, monkeypatch):
 
     def integrate(d, s, ranges, progress):
         made.append(d)
-        return evidence.PriorIntegral(d, s, ranges, np.zeros((8, *evidence.nodes(d, ranges)[1].shape)))
+        return prior.PriorIntegral(d, s, ranges, np.zeros((8, *prior.nodes(d, ranges)[1].shape)))
 
-    monkeypatch.setattr(evidence, "integrate_prior", integrate)
-    evidence._read_or_integrate(50, 50, POINT, False)
-    evidence._read_or_integrate(50, 50, POINT, False)
+    monkeypatch.setattr(prior, "integrate_prior", integrate)
+    prior._read_or_integrate(50, 50, POINT, False)
+    prior._read_or_integrate(50, 50, POINT, False)
     assert made == [50]  # the second time it was read
     return made
 
@@ -243,7 +243,7 @@ def test_a_cache_of_priors_is_data_too(tmp_path, payload, made, kind):
         archive.write(path, {"kind": "prior"}, {"h": archive.read(path)[1]["h"] * np.nan})
     else:
         path.write_bytes(b"")
-    found = evidence._read_or_integrate(50, 50, POINT, False)
+    found = prior._read_or_integrate(50, 50, POINT, False)
     assert made == [50, 50] and np.isfinite(found.integral.h).all()
 
 
@@ -253,8 +253,8 @@ def test_a_prior_that_others_could_have_written_is_not_read(tmp_path, monkeypatc
     """It would change the evidence, and nobody would know: in a directory just warned of, none is read or kept."""
     if variables == 4:  # a flow, as it starts
         trained = lambda flow, *args, **options: made.append(4) or no_training(flow)  # noqa: E731
-        monkeypatch.setattr(evidence, "train", trained)
-    fit = partial(evidence._read_or_integrate if variables == 50 else evidence._read_or_train, variables, variables)
+        monkeypatch.setattr(prior, "train", trained)
+    fit = partial(prior._read_or_integrate if variables == 50 else prior._read_or_train, variables, variables)
     fit(POINT, False)
     before = len(made)
     fit(POINT, False)
@@ -268,12 +268,12 @@ def test_a_prior_that_others_could_have_written_is_not_read(tmp_path, monkeypatc
     assert sorted((tmp_path / "cache" / "priors").iterdir()) == kept
 
 
-@pytest.mark.parametrize("package", [jax, jaxlib, evidence])
+@pytest.mark.parametrize("package", [jax, jaxlib, prior])
 def test_another_version_makes_its_own_prior(tmp_path, monkeypatch, made, package):
     """Else evidence would depend on which version filled the cache."""
     monkeypatch.setattr(package, "__version__", "0.0.1")
-    evidence._read_or_integrate(50, 50, POINT, False)
-    evidence._read_or_integrate(50, 50, POINT, False)
+    prior._read_or_integrate(50, 50, POINT, False)
+    prior._read_or_integrate(50, 50, POINT, False)
     assert made == [50, 50] and len(list((tmp_path / "cache" / "priors").iterdir())) == 2
 
 

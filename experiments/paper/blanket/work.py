@@ -31,7 +31,8 @@ from ggmflow import gibbs
 from ggmflow.baselines import blanket_gibbs
 from ggmflow.data.scatter import Scatter
 from ggmflow.estimator.graphical_flow import GraphicalFlow
-from ggmflow.evidence.evidence import fit_prior, log_evidence, prior_ranges, published_constants
+from ggmflow.evidence.marginal_likelihood import log_evidence, published_constants
+from ggmflow.evidence.prior import fit_prior, prior_ranges
 from ggmflow.model.conditions import Ranges, likely_lam
 from ggmflow.model.precision import association
 from ggmflow.modes.penalized_likelihood import BLAS

@@ -266,7 +266,8 @@ def choose(model: GraphicalFlow, settings: Settings, as_published: bool) -> tupl
     if as_published:
         return conditions, ""
     chosen = model.select()
-    return [*conditions, Condition("evidence", chosen.lam, chosen.q)], " and ".join(chosen.at_ends)
+    at_ends = " and ".join(boundary.text() for boundary in chosen.at_boundary)
+    return [*conditions, Condition("evidence", chosen.lam, chosen.q)], at_ends
 
 
 def exact_posteriors(

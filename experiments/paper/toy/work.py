@@ -29,7 +29,7 @@ from ggmflow.baselines import bayesian_graphical_lasso, graphical_lasso
 from ggmflow.data.scatter import Scatter
 from ggmflow.data.simulate import toy_problem
 from ggmflow.estimator.graphical_flow import GraphicalFlow
-from ggmflow.evidence.evidence import published_constants
+from ggmflow.evidence.marginal_likelihood import published_constants
 from ggmflow.flow.base import build_flow, draw_noise, flow_loss
 from ggmflow.model.conditions import Ranges
 from ggmflow.plot.pairs import strongest

@@ -1,4 +1,4 @@
-"""Baselines: other estimators of sparse precision matrices, and how well each finds the edges."""
+"""Other estimators of sparse precision matrices, and metrics of the edges that an estimate has."""
 
 from ggmflow.baselines.bayesian_graphical_lasso import bayesian_graphical_lasso
 from ggmflow.baselines.blanket_gibbs import blanket_gibbs

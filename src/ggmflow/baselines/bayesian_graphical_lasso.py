@@ -29,7 +29,7 @@ def bayesian_graphical_lasso(
     lam
         λ, or None to draw it too, under `hyperprior`.
     hyperprior
-        Shape r and rate s of the Gamma prior on λ, if `lam` is None; default (1, 0.01), the customary weak one.
+        Shape r and rate s of the Gamma prior on λ, if `lam` is None; default (1, 0.01), the usual weak prior.
     num_chains, num_draws, num_warmup, thin
         As in `ggmflow.gibbs.sample`.
     random_state
@@ -38,7 +38,7 @@ def bayesian_graphical_lasso(
     Returns
     -------
     Chains
-        With draws of λ in `lam`, (chains, draws), if it was not given.
+        If `lam` was not given, its attribute `lam` holds the draws of λ, (chains, draws).
 
     Examples
     --------

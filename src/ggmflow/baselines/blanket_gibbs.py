@@ -14,7 +14,7 @@ column j (zeros there), γ = ω_jj − βᵀMβ, so that det Ω₁₁ ∝ γ and
     γ     | rest ~ generalized inverse Gaussian, γ^{n/2} exp(−½ a_jj γ − ½ uᵀQu/γ)
 
 A row of Ω₁₂ is drawn at once, which costs one t×t factorization; `ggmflow.gibbs` draws it entry by entry, for any q.
-The two have no code in common, so each can judge the other.
+The two share no code, so that each can check the other.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ from ggmflow.data.scatter import Scatter
 from ggmflow.gibbs import Chains
 from ggmflow.modes.penalized_likelihood import BLAS
 
-_BLOCK = 50  # draws of one compiled call, so that Ctrl-C is heard and one program serves any number of draws
+_BLOCK = 50  # draws per compiled call: Ctrl-C takes effect between calls, and one program serves any number of draws
 _TINY = 1e-100  # stands for |ω| = 0, which has probability zero
 
 
@@ -59,15 +59,15 @@ def blanket_gibbs(
     num_chains
         Number of independent chains.
     num_draws, burn_in, thin
-        Draws kept of each chain; sweeps thrown away before; sweeps per draw.
+        Draws kept of each chain; sweeps discarded before; sweeps per draw.
     random_state
         Seed.
 
     Returns
     -------
     Chains
-        Draws (chains, draws, s, d) in the working scale. Rows are in the order asked. So are the first s columns; the
-        others follow in the order of the data.
+        Draws (chains, draws, s, d) in the working scale. Rows and the first s columns are in the order of the
+        query; the other columns follow in the order of the data.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def blanket_gibbs(
     index = scatter.index(query)
     s, d = len(index), scatter.n_features
     if s == d:
-        raise ValueError("The query holds all columns: use bayesian_graphical_lasso.")
+        raise ValueError("query holds all columns: use bayesian_graphical_lasso.")
     if isinstance(lam, bool) or not isinstance(lam, Real) or not 0 < float(lam) < np.inf:
         raise ValueError(f"lam must be a positive number; it is {lam!r}.")
     counts = {"num_chains": num_chains, "num_draws": num_draws, "thin": thin, "burn_in": burn_in}
@@ -103,13 +103,13 @@ def blanket_gibbs(
                 rows, kept = _advance(jax.random.fold_in(key, first), rows, S, n, lam, sweeps)
                 draws[c, first : first + block] = np.asarray(kept)[: num_draws - first]
             if not np.isfinite(draws[c]).all():
-                raise ValueError(f"A chain left the range of double precision at λ = {lam:g}: use a larger λ.")
+                raise ValueError(f"A chain exceeded the range of double precision at λ = {lam:g}: use a larger λ.")
     condition = (np.full(num_chains, value) for value in (lam, 1.0, 1.0))
     return Chains(draws, *condition)
 
 
 def _start(rng, A, n, s):
-    """Rows of a draw of Wishart(n + d + 1, A⁻¹), the posterior without l_1 factors, as Bartlett's factor gives it."""
+    """Rows of a draw of Wishart(n + d + 1, A⁻¹), the posterior without l_1 factors, by its Bartlett factor."""
     d = len(A)
     bartlett = np.tril(rng.standard_normal((d, s)), -1)
     bartlett[np.arange(s), np.arange(s)] = np.sqrt(rng.chisquare(n + d + 1 - np.arange(s)))
@@ -121,7 +121,7 @@ def _start(rng, A, n, s):
 
 @jax.jit
 def _advance(key, rows, S, n, lam, sweeps):
-    """Keep a state of a chain after so many sweeps, then after so many more, …"""
+    """Advance a chain and keep a state after each of the given numbers of sweeps."""
 
     def keep(rows, step):
         key, count = step
@@ -165,8 +165,8 @@ def sweep(
         Q = Omega_12 @ A_22 @ Omega_12.T
         gamma, a_jj = 1 / Sigma[j, j], S[j, j] + lam
         M = Sigma - jnp.outer(Sigma[j], Sigma[j]) * gamma
-        M = jnp.where(own | own[:, None], 0.0, M)  # exactly zero where rounding has left something
-        # Position j is not part of β: a precision of its own and no linear term; what is drawn there is dropped.
+        M = jnp.where(own | own[:, None], 0.0, M)  # exactly zero in spite of rounding
+        # Position j is not part of β: it gets precision 1 and no linear term, and its draw is dropped.
         precision = a_jj * M + M @ Q @ M / gamma + jnp.diag(jnp.where(own, 1.0, weight_query[j]))
         linear = jnp.where(own, 0.0, -S[:s, j] + M @ Q[:, j] / gamma)
         beta = jnp.where(own, 0.0, draw_normal(key_column, precision, linear))
@@ -211,14 +211,14 @@ def draw_schur_complement(
     """Draw from γ^{n/2} exp(−½aγ − ½b/γ), a > 0, b ≥ 0, by rejection: exact.
 
     Of x = log γ the log density f is concave. It lies below its value at the mode and below its tangents one unit of
-    curvature to the left and right of it; a flat top and two exponential tails are drawn from and accepted or not.
+    curvature to the left and right of it: proposals come from a flat top and two exponential tails.
 
     Parameters
     ----------
     key
         JAX random key.
     n, a, b
-        Of the density.
+        Parameters of the density.
     """
     p = n / 2 + 1  # dγ = γ dx
     mode = jnp.log(p + jnp.sqrt(p**2 + a * b)) - jnp.log(a)

@@ -5,9 +5,9 @@
 The sum runs over all i, j, the diagonal included: with weights w_ij = 1 this is −2/n times the logarithm of the
 likelihood det(Ω)^{n/2} exp(−½ tr ΩS) times the prior exp(−(λ/2) tr Ω − λ Σ_{i<j} |ω_ij|).
 
-The solver is our own, for weighted and unweighted problems alike, because it measured best: on the nine problems of
-``python -m benchmarks.glasso`` (d = 30 and 100) it was the fastest and always ended at a residual of the optimality
-conditions below 1e-8, beside GGLasso, skglm (both need numba) and scikit-learn (which takes no weights).
+The solver is our own, for weighted and unweighted problems, because it measured best: on the nine problems of
+``python -m benchmarks.glasso`` (d = 30 and 100) it was faster than GGLasso, skglm (both need numba) and scikit-learn
+(which takes no weights), and always ended at a residual of the optimality conditions below 1e-8.
 """
 
 import warnings
@@ -101,7 +101,7 @@ def as_symmetric(name: str, value: ArrayLike, *, size: int | None = None, finite
     Parameters
     ----------
     name : str
-        What to call it in the error message.
+        Name of the argument in error messages.
     value : array_like
         The matrix.
     size : int, optional

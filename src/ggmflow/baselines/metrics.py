@@ -1,4 +1,4 @@
-"""How well a graph was found, counting each pair of different variables once.
+"""Agreement of an estimated graph with the true one, counting each pair of different variables once.
 
     F1 = 2 TP / (2 TP + FP + FN),
     MCC = (TP·TN − FP·FN) / √((TP+FP)(TP+FN)(TN+FP)(TN+FN)).
@@ -90,8 +90,8 @@ def average_precision(true: ArrayLike, scores: ArrayLike) -> float:
     true : (d, d) or (s, d) array_like
         Precision or adjacency matrix; nonzero entries off the diagonal are edges.
     scores : (d, d) or (s, d) array_like
-        Larger means more surely an edge: an inclusion probability, or the absolute value of an estimate. The square
-        part must be symmetric. The diagonal is ignored.
+        Larger means stronger evidence of an edge: an inclusion probability, or the absolute value of an estimate. The
+        square part must be symmetric. The diagonal is ignored.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def average_precision(true: ArrayLike, scores: ArrayLike) -> float:
     Raises
     ------
     ValueError
-        As `edge_metrics`.
+        As in `edge_metrics`, or if a score is negative.
     """
     actual = edge_vector("true", true) != 0
     ranked = edge_vector("scores", scores, shape=np.shape(true), pattern_only=False)
@@ -118,11 +118,11 @@ def edge_vector(
     Parameters
     ----------
     name : str
-        What to call the matrix in an error message.
+        Name of the matrix in error messages.
     matrix : (d, d) or (s, d) array_like
         Checked: not NaN, symmetric where square.
     shape : tuple, optional
-        The shape it must have.
+        The required shape.
     pattern_only : bool
         Whether only the zeros have to be symmetric.
     """

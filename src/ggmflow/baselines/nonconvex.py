@@ -24,7 +24,8 @@ from sklearn.covariance import ledoit_wolf
 from ggmflow.baselines.graphical_lasso import as_symmetric
 from ggmflow.baselines.penalties import find_penalty, penalty_slope, penalty_value
 from ggmflow.model.precision import shrunk_precision
-from ggmflow.modes.penalized_likelihood import Matrix, solve_penalized
+from ggmflow.modes.kkt import Matrix, kkt_residual
+from ggmflow.modes.penalized_likelihood import solve_penalized
 
 Criterion = Literal["bic", "ebic", "aic", "ric", "gic_1", "gic_2", "gic_3", "gic_4", "gic_5", "gic_6"]
 
@@ -46,7 +47,7 @@ class NonconvexResult(NamedTuple):
         f(Ω) at the selected ρ; with ``penalty="lq"``, ``diagonal="l1"`` and ``offset=0`` it is −2/n times the log of
         the posterior density of the model, normalizing constants left out.
     kkt_residual : float
-        Largest violation of the stationarity of f, relative to the variances; not small after one step only.
+        Largest violation of the stationarity of f, relative to the variances; not small after a single step.
     converged : bool
         Whether the selected fit was solved to tolerance; if iterated, the iteration too.
     objective_history : (k,) array
@@ -73,12 +74,12 @@ class _Fit(NamedTuple):
     precision: Matrix
     covariance: Matrix
     history: list[float]
-    solved: bool  # the last graphical lasso
-    converged: bool  # and, if iterated, the steps
+    solved: bool  # whether the last graphical lasso converged
+    converged: bool  # whether it did and, if iterated, the steps did too
 
 
 class _Model(NamedTuple):
-    """f for one penalty: everything but ρ."""
+    """f as a function of Ω and ρ, for one penalty."""
 
     S: Matrix
     penalty: str
@@ -100,19 +101,13 @@ class _Model(NamedTuple):
         return float(np.sum(self.S * Omega) + np.sum(p)) - float(np.linalg.slogdet(Omega).logabsdet)
 
     def kkt_residual(self, fit: _Fit, rho: float) -> float:
-        gradient = self.S - fit.covariance
-        r = self.slopes(fit.precision, rho)
-        nonzero = fit.precision != 0
-        on_support = np.abs(gradient + np.where(nonzero, r, 0.0) * np.sign(fit.precision))
-        violation = np.where(nonzero, on_support, np.maximum(np.abs(gradient) - r, 0.0))
-        variance = np.diag(fit.covariance)
-        return float(np.max(violation / np.sqrt(np.outer(variance, variance))))
+        return kkt_residual(fit.precision, fit.covariance, self.S - fit.covariance, self.slopes(fit.precision, rho))
 
     def fit(self, initial: Matrix, rho: float, max_steps: int, tol: float) -> _Fit:
-        """Take local linear approximation steps until Ω moves no more, or there are enough."""
+        """Take local linear approximation steps until Ω is stationary, at most `max_steps`."""
         Omega, history, settled = initial, [self.objective(initial, rho)], max_steps == 1
         while True:
-            start = Omega if len(history) > 1 else None  # the first step can move far
+            start = Omega if len(history) > 1 else None  # the first step can be large
             result = solve_penalized(self.S, self.slopes(Omega, rho), initial=start, tol=tol)
             change = np.max(np.abs(result.precision - Omega)) / np.max(result.precision)
             Omega = result.precision
@@ -167,11 +162,11 @@ def nonconvex_precision(
     iterate : bool
         Whether to repeat the step until Ω is stationary.
     diagonal : {"penalty", "l1"}
-        What the diagonal pays: p_ρ(ω_ii) as in GGMncv, or ρ ω_ii as in the graphical lasso and in our model.
+        Penalty of the diagonal: p_ρ(ω_ii) as in GGMncv, or ρ ω_ii as in the graphical lasso and in our model.
         If d > n only "l1" ensures that a solution exists, because flat penalties leave a singular S/n as it is.
     offset : float
-        ε of p(|ω| + ε) − p(ε), for the penalties of infinite slope at zero (adapt, lq) only. With 0, entries that
-        are once zero remain so.
+        ε of p(|ω| + ε) − p(ε), for the penalties of infinite slope at zero (adapt, lq) only. With 0, an entry that
+        becomes zero stays zero.
     tol : float
         Accuracy of each graphical lasso; steps end when Ω changes by less than ten times that, relatively.
     max_steps : int
@@ -187,26 +182,29 @@ def nonconvex_precision(
         If an argument is not valid, or no ρ has a solution. Fits that did not converge cause a RuntimeWarning.
     """
     S = as_symmetric("emp_cov", emp_cov)
-    d = len(S)
     if not n_samples > 0:
         raise ValueError(f"n_samples must be positive, got {n_samples}")
     if max_steps < 1:
         raise ValueError(f"max_steps must be at least 1, got {max_steps}")
     if diagonal not in ("penalty", "l1"):
         raise ValueError(f'diagonal must be "penalty" or "l1", got {diagonal!r}')
-    price = _price(criterion, n_samples, d, ebic_gamma)
-    levels = _default_levels(S, n_rho, rho_min_ratio) if rho is None else np.atleast_1d(np.asarray(rho, dtype=float))
-    if levels.ndim != 1 or levels.size == 0 or not np.all(levels > 0):
-        raise ValueError("rho must be a positive number or a list of them")
+    price = _price(criterion, n_samples, len(S), ebic_gamma)
+    levels = _levels(rho, S, n_rho, rho_min_ratio)
     row, gamma = find_penalty(penalty, float(np.max(levels)), gamma, offset)
-    start = shrunk_precision(S, n_samples) if initial is None else as_symmetric("initial", initial, size=d)
+    start = shrunk_precision(S, n_samples) if initial is None else as_symmetric("initial", initial, size=len(S))
     if np.linalg.eigvalsh(start)[0] <= 0:
         raise ValueError("initial must be positive definite")
     model = _Model(S, penalty, gamma, offset if row.infinite_slope else 0.0, diagonal)
-
     fits = [model.fit(start, float(level), max_steps if iterate else 1, tol) for level in levels]
+    return _select(model, fits, levels, n_samples, price)
+
+
+def _select(
+    model: _Model, fits: list[_Fit], levels: Float[np.ndarray, " m"], n: float, price: float
+) -> NonconvexResult:
+    """The fit of lowest criterion; warn of fits that did not converge."""
     path = np.array([fit.precision for fit in fits])
-    deviance = n_samples * (np.sum(S * path, axis=(1, 2)) - np.linalg.slogdet(path).logabsdet)
+    deviance = n * (np.sum(model.S * path, axis=(1, 2)) - np.linalg.slogdet(path).logabsdet)
     n_edges = np.count_nonzero(np.triu(path, k=1), axis=(1, 2))
     values = deviance + price * n_edges
     values[[not fit.solved for fit in fits]] = np.inf
@@ -217,18 +215,18 @@ def nonconvex_precision(
     if failures:
         selected = "did" if fits[best].converged else "did not"
         warnings.warn(
-            f"{failures} of {len(fits)} fits did not converge; the selected one {selected}. More max_steps help where "
-            'steps were still changing the matrix, diagonal="l1" or larger rho where there was no solution.',
+            f"{failures} of {len(fits)} fits did not converge; the selected one {selected}. Increase max_steps if the "
+            'matrix was still changing; use diagonal="l1" or larger rho if there was no solution.',
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     fit, level = fits[best], float(levels[best])
     return NonconvexResult(
         precision=fit.precision,
         covariance=fit.covariance,
-        edges=(fit.precision != 0) & ~np.eye(d, dtype=bool),
+        edges=(fit.precision != 0) & ~np.eye(len(fit.precision), dtype=bool),
         rho=level,
-        lam=n_samples * level,
+        lam=n * level,
         objective=fit.history[-1],
         kkt_residual=model.kkt_residual(fit, level),
         converged=fit.converged,
@@ -258,17 +256,23 @@ def ledoit_wolf_precision(X: ArrayLike) -> Matrix:
     return np.linalg.inv(shrunk / np.outer(scale, scale))
 
 
-def _default_levels(S: Matrix, n_rho: int, rho_min_ratio: float) -> Float[np.ndarray, " m"]:
+def _levels(rho: ArrayLike | None, S: Matrix, n_rho: int, rho_min_ratio: float) -> Float[np.ndarray, " m"]:
+    """The levels ρ to choose from, checked."""
+    if rho is not None:
+        levels = np.atleast_1d(np.asarray(rho, dtype=float))
+        if levels.ndim != 1 or levels.size == 0 or not np.all(levels > 0):
+            raise ValueError("rho must be a positive number or a list of them")
+        return levels
     largest = float(np.max(np.abs(S - np.diag(np.diag(S)))))
     if largest == 0:
-        raise ValueError("emp_cov is diagonal, which leaves nothing to choose rho by: pass rho")
+        raise ValueError("rho must be given, because emp_cov is diagonal and leaves nothing to choose it by")
     if n_rho < 1 or not 0 < rho_min_ratio <= 1:
         raise ValueError(f"n_rho must be at least 1 and rho_min_ratio in (0, 1], got {n_rho} and {rho_min_ratio}")
     return np.geomspace(rho_min_ratio * largest, largest, n_rho)
 
 
 def _price(criterion: str, n: float, d: int, ebic_gamma: float) -> float:
-    """What an edge costs (Foygel & Drton 2010; Kim, Kwon & Choi 2012)."""
+    """The price of an edge (Foygel & Drton 2010; Kim, Kwon & Choi 2012)."""
     if not 0 <= ebic_gamma <= 1:
         raise ValueError(f"ebic_gamma must be between 0 and 1, got {ebic_gamma}")
     log_n, log_d = np.log(n), np.log(d)

@@ -1,4 +1,4 @@
-"""Penalties p(t) of the size t = |ω_ij| of an entry, with their slopes p′(t): one table.
+"""Table of penalties p(t) of the size t = |ω_ij| of an entry, with their slopes p′(t).
 
     name    p(t)                                     γ
     lasso   ρ t                                      –

@@ -120,7 +120,8 @@ def _choose(model: GraphicalFlow) -> dict[float, float]:
     overall = model.select()
     best = {q: model.select(q=q).lam for q in EXPONENTS}
     given = " and ".join(f"λ = {lam:.2f} for q = {q:g}" for q, lam in best.items())
-    end = f" (at {' and '.join(overall.at_ends)})" if overall.at_ends else ""
+    at = " and ".join(boundary.text() for boundary in overall.at_boundary)
+    end = f" (at {at})" if at else ""
     console.print(f"Evidence is highest at λ = {overall.lam:.2f}, q = {overall.q:.2f}{end}; at {given}.\n")
     return best
 

@@ -234,13 +234,13 @@ def _new_record(model: GraphicalFlow, scatter: Scatter, data: Mapping[str, Any],
 
 def _results(model: GraphicalFlow, path: Path) -> dict[str, Any]:
     """Entries that the record of a finished fit has in addition."""
-    choice, timings = model._chosen(), model.timings_._asdict()
+    choice, timings = model.choice_, model.timings_._asdict()
     return {
         "timings": {name: None if value is None else round(value, 1) for name, value in timings.items()},
         "steps": model.n_iter_,
         "training": model.status_,
         "model": describe_file(path / MODEL)["sha256"],
-        "chosen": {"lam": choice.lam, "q": choice.q, "at_ends": choice.at_ends},
+        "chosen": choice._asdict(),
         "ranges": {"lam": model.lam_range_, "q": model.q_range_, "temperature": model.temperature_range_},
     }
 

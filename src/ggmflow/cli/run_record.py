@@ -16,10 +16,11 @@ from typing import Any
 import filelock
 
 from ggmflow.cli.run_status import Start, Status, how_to_start
+from ggmflow.model.conditions import Boundary, boundaries_from_json
 from ggmflow.storage import archive
 from ggmflow.views.formats import EXPORTS
 
-FORMAT = 1
+FORMAT = 2  # 1 had sentences `at_ends` instead of `at_boundary`
 RECORD, MODEL, CHECKPOINT, EDGES, README = "run.json", "model.ggmflow", "checkpoint", "edges.csv", "README.txt"
 REPORT = "report.html"
 KIND = "ggmflow run"
@@ -46,8 +47,8 @@ def read_record(path: str | Path) -> dict[str, Any]:
     dict
         status (a `Status`), command, versions, data (file, sha256, rows, columns, check, delimiter, decimal, drop),
         parameters, started, updated, seconds; of a finished fit also steps, training, timings (seconds: compiling,
-        training, choosing; not in runs of earlier versions), model (the SHA-256 of its file), chosen (lam, q, at_ends)
-        and ranges.
+        training, choosing; not in runs of earlier versions), model (the SHA-256 of its file), chosen (lam, q,
+        at_boundary) and ranges.
 
     Raises
     ------
@@ -131,8 +132,17 @@ def _damaged_part(record: dict[str, Any]) -> str | None:
         times = [timings.get(name) for name in ("compiling", "training")] if isinstance(timings, dict) else [None]
         if not all(map(number, times)) or not (timings.get("choosing") is None or number(timings["choosing"])):
             return "timings"
-    ends = chosen.get("at_ends")
-    return None if isinstance(ends, list) and all(isinstance(end, str) for end in ends) else "chosen"
+    try:
+        chosen_boundaries(record)
+    except ValueError:
+        return "chosen"
+    return None
+
+
+def chosen_boundaries(record: dict[str, Any]) -> tuple[Boundary, ...]:
+    """The ends of the fitted ranges at which the evidence is highest; runs of format 1 call them `at_ends`."""
+    chosen = record["chosen"]
+    return boundaries_from_json(chosen.get("at_boundary", chosen.get("at_ends")))
 
 
 def describe_file(path: Path) -> dict[str, str]:

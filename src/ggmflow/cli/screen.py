@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ggmflow.cli.arguments import data_name
+from ggmflow.cli.run_record import chosen_boundaries
 from ggmflow.cli.terminal import duration, plain_text, print_line
 from ggmflow.data.findings import DataCheck, Kind, Severity, sentences
 from ggmflow.errors.advice import Surface
@@ -117,9 +118,9 @@ def _add_condition(lines: Table, record: dict[str, Any], post: Posterior) -> Non
     lines.add_row("Shown at", plain_text(f"{here}{reason}"))
     known = None if post.scatter is None else post.scatter.check
     copies = known is not None and any(each.kind is Kind.IDENTICAL for each in known.findings)
-    for end in chosen["at_ends"] if is_best else []:
+    for boundary in chosen_boundaries(record) if is_best else ():
         why = "identical columns let it rise without limit" if copies else "a wider range may be better still"
-        lines.add_row("", plain_text(f"The evidence is highest at {end}: {why}.", "yellow"))
+        lines.add_row("", plain_text(f"The evidence is highest at {boundary.text()}: {why}.", "yellow"))
 
 
 def _add_trust(lines: Table, record: dict[str, Any], post: Posterior) -> None:
@@ -127,7 +128,7 @@ def _add_trust(lines: Table, record: dict[str, Any], post: Posterior) -> None:
     found = post.diagnostics()
     lines.add_row("Trust", Text(str(found["message"]), style="green" if found["verdict"] == "good" else "yellow"))
     if found["verdict"] == "poor":
-        other = "" if record["chosen"]["at_ends"] else " Or fit with more --steps, or narrower --lam and --q."
+        other = "" if chosen_boundaries(record) else " Or fit with more --steps, or narrower --lam and --q."
         lines.add_row("", Text(f"Exact draws: ggmflow summary RUN --refine.{other}", style="yellow"))
 
 

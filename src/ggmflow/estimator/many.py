@@ -2,9 +2,8 @@
 
     {name: table} → {name: GraphicalFlow}
 
-joblib runs the fits, wherever `joblib.parallel_config` says: in processes of this machine, or with Dask on many. What
-is finished is never lost: not to an error in another table, not to a worker that is killed, and with a directory not
-to the end of the program.
+joblib runs the fits as `joblib.parallel_config` says: in processes of this machine, or with Dask on many machines. A
+finished fit is kept if another table raises an error or a worker is killed and, with a directory, if the program ends.
 """
 
 import hashlib
@@ -23,24 +22,25 @@ from threadpoolctl import threadpool_limits
 
 from ggmflow.data.scatter import Scatter
 from ggmflow.estimator.graphical_flow import GraphicalFlow
+from ggmflow.estimator.read_data import read_data
 from ggmflow.posterior.source import as_seed
 from ggmflow.storage import archive
 from ggmflow.train.progress import counting_bar
 
 _SUFFIX = ".ggmflow"
-_HERE = secrets.token_hex(8)  # of this process, and of those it forks
+_HERE = secrets.token_hex(8)  # identifies this process and those it forks
 _Result = tuple[str, bytes | Exception]
 
 
 class FitsFailed(RuntimeError):
-    """Some of many fits failed; the others are not lost.
+    """Some of many fits failed; the error holds the models of the others.
 
     Attributes
     ----------
     models : dict
         Name → fitted model of the fits that succeeded. Positions count as names where none were given.
     errors : dict
-        Name → what was raised by the others.
+        Name → exception of the fits that failed.
     """
 
     def __init__(
@@ -72,18 +72,18 @@ def fit_many(datasets, model=None, *, n_jobs=None, directory=None):
     Parameters
     ----------
     datasets : mapping of str to table, or sequence of tables
-        Tables of every kind that `GraphicalFlow.fit` takes. Names that stay make fits that stay: a fit does not
-        change when other tables come or go. Those of a sequence are "0", "1", …
+        Tables of every kind that `GraphicalFlow.fit` takes. A fit depends on its name and table only, not on the other
+        tables. The names of a sequence are "0", "1", …
     model : GraphicalFlow, optional
-        Its parameters are those of every fit, but for the seed: the fit called `name` has the random_state
+        Its parameters are used for every fit, except the seed: the fit called `name` has the random_state
         ``int.from_bytes(sha256(f"{random_state} {name}")[:4])``, so that noise is independent. Its `progress` shows
         one line that counts the fits. Default ``GraphicalFlow()``.
     n_jobs : int, optional
-        Fits at the same time, as in joblib: −1 for one on each core. Default 1, or what `joblib.parallel_config` says.
-        Each process of more than one uses one core.
+        Number of fits at the same time, as in joblib: −1 for one on each core. Default 1, or the value of
+        `joblib.parallel_config`. If there are several processes, each uses one core.
     directory : path, optional
-        Every model is saved here as soon as it is fitted, as ``name.ggmflow``. One that is found here is loaded
-        instead of fitted again, if it belongs to the same table and parameters. Needs an integer random_state.
+        Every model is saved here as soon as it is fitted, as ``name.ggmflow``. A model that is already here is loaded
+        instead of fitted again, if its table and parameters are the same. Needs an integer random_state.
 
     Returns
     -------
@@ -93,9 +93,9 @@ def fit_many(datasets, model=None, *, n_jobs=None, directory=None):
     Raises
     ------
     FitsFailed
-        After all fits have ended, if some failed. It has those that did not.
+        After all fits have ended, if some failed. It holds the models of the others.
     ValueError
-        If the directory has a model of other data or parameters under one of the names. Nothing is fitted then.
+        If the directory has a model of other data or parameters under one of the names. Nothing is fitted in this case.
 
     Examples
     --------
@@ -111,54 +111,78 @@ def fit_many(datasets, model=None, *, n_jobs=None, directory=None):
     if not isinstance(model, GraphicalFlow):
         raise TypeError(f"model must be a GraphicalFlow, got {type(model).__name__}")
     if n_jobs is not None:
-        joblib.effective_n_jobs(n_jobs)  # refuses what makes no sense
-    root, shared = model.random_state, model.get_params()
-    if directory is not None and not isinstance(root, Integral):
-        raise ValueError("with a directory the model needs an integer random_state: without one no fit is found again")
-    if not isinstance(shared["query"], str | Integral | None):
-        shared["query"] = list(shared["query"])  # the first fit would use an iterator up
-    root = int(root) if isinstance(root, Integral) else as_seed(root)
-    asked = {name: {**shared, "progress": False, "random_state": _seed(root, name)} for name in tables}
-    found, errors = {}, {}
+        joblib.effective_n_jobs(n_jobs)  # raises for an invalid number
     if directory is not None:
+        if not isinstance(model.random_state, Integral):
+            raise ValueError("with a directory random_state must be an integer: otherwise no fit is found again")
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        for name in [name for name in tables if (directory / f"{name}{_SUFFIX}").exists()]:
+    parameters = _parameters_by_name(model, tables)
+    models, errors = ({}, {}) if directory is None else _load_found(directory, tables, parameters)
+    jobs = {name: (table, parameters[name]) for name, table in tables.items() if name not in models | errors}
+    with counting_bar(model.progress, "fits", len(jobs)) as count:
+        for name, result in _fit_all(jobs, n_jobs):
             try:
-                wanted = GraphicalFlow(**asked[name])._read(tables[name])
+                models[name] = _receive(result, None if directory is None else _path(directory, name))
             except Exception as error:
                 errors[name] = error
-                continue
-            found[name] = _load_same(directory / f"{name}{_SUFFIX}", asked[name], wanted)
-    left = {name: (table, asked[name]) for name, table in tables.items() if name not in found | errors}
-    with counting_bar(model.progress, "fits", len(left)) as count:
-        for name, result in _fit_all(left, n_jobs):
-            if isinstance(result, Exception):
-                errors[name] = result
-            else:
-                if directory is not None:
-                    _keep(directory / f"{name}{_SUFFIX}", result)
-                try:
-                    found[name] = _from_bytes(result)
-                except OSError as error:  # a full temporary directory is no reason to lose the others
-                    errors[name] = error
             count()
-    for each in found.values():
+    for each in models.values():
         each.progress = model.progress
     if errors:
-        shown = [f"{name!r} ({type(error).__name__}: {error})" for name, error in list(errors.items())[:3]]
-        more = f" and {len(errors) - 3} more, see its attribute `errors`" if len(errors) > 3 else ""
-        kept = "the attribute `models` of this error" + ("" if directory is None else f", and in {directory}")
-        message = f"{len(errors)} of {len(tables)} fits failed: {'; '.join(shown)}{more}. The others are in {kept}"
-        raise FitsFailed(message, found, errors)
-    ordered = {name: found[name] for name in tables}
+        raise FitsFailed(_failure_message(errors, len(tables), directory), models, errors)
+    ordered = {name: models[name] for name in tables}
     return ordered if isinstance(datasets, Mapping) else list(ordered.values())
+
+
+def _parameters_by_name(model: GraphicalFlow, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Parameters of each fit: those of the model, with a seed for each name."""
+    root, shared = model.random_state, model.get_params()
+    if not isinstance(shared["query"], str | Integral | None):
+        shared["query"] = list(shared["query"])  # the first fit would exhaust an iterator
+    root = int(root) if isinstance(root, Integral) else as_seed(root)
+    return {name: {**shared, "progress": False, "random_state": _seed(root, name)} for name in names}
+
+
+def _path(directory: Path, name: str) -> Path:
+    return directory / f"{name}{_SUFFIX}"
+
+
+def _load_found(
+    directory: Path, tables: Mapping[str, Any], parameters: Mapping[str, dict[str, Any]]
+) -> tuple[dict[str, GraphicalFlow], dict[str, Exception]]:
+    """Models that an earlier call has saved, and the errors of tables that cannot be compared with them."""
+    models, errors = {}, {}
+    for name in [name for name in tables if _path(directory, name).exists()]:
+        try:
+            data = read_data(tables[name], parameters[name])
+        except Exception as error:
+            errors[name] = error
+            continue
+        models[name] = _load_same(_path(directory, name), parameters[name], data)
+    return models, errors
+
+
+def _receive(result: bytes | Exception, path: Path | None) -> GraphicalFlow:
+    """The model of a finished fit, saved if there is a path; raises the exception of a failed fit."""
+    if isinstance(result, Exception):
+        raise result
+    if path is not None:
+        _write(path, result)
+    return _from_bytes(result)
+
+
+def _failure_message(errors: Mapping[str, Exception], num_fits: int, directory: Path | None) -> str:
+    shown = [f"{name!r} ({type(error).__name__}: {error})" for name, error in list(errors.items())[:3]]
+    more = f" and {len(errors) - 3} more, see its attribute `errors`" if len(errors) > 3 else ""
+    place = "the attribute `models` of this error" + ("" if directory is None else f", and in {directory}")
+    return f"{len(errors)} of {num_fits} fits failed: {'; '.join(shown)}{more}. The others are in {place}"
 
 
 def _by_name(datasets: Any, check_files: bool) -> dict[str, Any]:
     """Tables by name."""
-    one = isinstance(datasets, str | os.PathLike | Scatter) or getattr(datasets, "ndim", 0) in (1, 2)
-    if one or hasattr(datasets, "columns") or not isinstance(datasets, Iterable):
+    single = isinstance(datasets, str | os.PathLike | Scatter) or getattr(datasets, "ndim", 0) in (1, 2)
+    if single or hasattr(datasets, "columns") or not isinstance(datasets, Iterable):
         raise TypeError(
             "datasets must be a sequence of tables, or a mapping of names to tables, "
             f"got {type(datasets).__name__}; for one table use GraphicalFlow.fit"
@@ -169,7 +193,7 @@ def _by_name(datasets: Any, check_files: bool) -> dict[str, Any]:
         if not isinstance(name, str):
             raise TypeError(f"names of datasets must be strings, got {name!r}")
         if check_files and (not name or name.startswith(".") or set(name) & set('/\\:*?"<>|\0\n')):
-            raise ValueError(f"with a directory names become names of files, which {name!r} cannot be")
+            raise ValueError(f"with a directory names become names of files, but {name!r} is not a valid one")
     folded = [name.casefold() for name in datasets]
     if check_files and len(set(folded)) < len(folded):
         raise ValueError("with a directory names must differ by more than upper and lower case")
@@ -180,16 +204,16 @@ def _seed(root: int, name: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{root} {name}".encode()).digest()[:4])
 
 
-def _load_same(path: Path, asked: dict[str, Any], wanted: Scatter) -> GraphicalFlow:
-    """A model found in the directory, which must be the one asked for."""
+def _load_same(path: Path, parameters: dict[str, Any], data: Scatter) -> GraphicalFlow:
+    """A model found in the directory; raises ValueError if its parameters or data are not the given ones."""
     model = GraphicalFlow.load(path)
     saved = model.get_params()
     changes = [
-        f"{name} was {saved[name]!r} and is {asked[name]!r}"
-        for name in asked
-        if name != "progress" and _comparable(saved[name]) != _comparable(asked[name])
+        f"{name} was {saved[name]!r} and is {parameters[name]!r}"
+        for name in parameters
+        if name != "progress" and _comparable(saved[name]) != _comparable(parameters[name])
     ]
-    (header, arrays), (other_header, others) = model.scatter_.to_arrays(), wanted.to_arrays()
+    (header, arrays), (other_header, others) = model.scatter_.to_arrays(), data.to_arrays()
     if archive.plain(header) != archive.plain(other_header) or any(
         not np.array_equal(array, others[name], equal_nan=True) for name, array in arrays.items()
     ):
@@ -199,26 +223,26 @@ def _load_same(path: Path, asked: dict[str, Any], wanted: Scatter) -> GraphicalF
     return model
 
 
-def _keep(path: Path, content: bytes) -> None:
-    """A full disk is no reason to lose the models that are in memory."""
+def _write(path: Path, content: bytes) -> None:
+    """Write a model file; on a full disk only warn, because the models in memory must not be lost."""
     try:
         with archive.replacing(path) as temporary:
             Path(temporary).write_bytes(content)
     except OSError as error:
         message = f"{path} could not be written ({error.strerror or error}): this model is in memory only"
-        warnings.warn(message, RuntimeWarning, stacklevel=3)
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
 
 
 def _to_bytes(model: GraphicalFlow) -> bytes:
-    """The content of a model file, the form in which models travel."""
-    with tempfile.TemporaryDirectory() as place:
-        model.save(path := Path(place) / f"model{_SUFFIX}")
+    """The content of a model file, the form in which workers return models."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(path := Path(folder) / f"model{_SUFFIX}")
         return path.read_bytes()
 
 
 def _from_bytes(content: bytes) -> GraphicalFlow:
-    with tempfile.TemporaryDirectory() as place:
-        (path := Path(place) / f"model{_SUFFIX}").write_bytes(content)
+    with tempfile.TemporaryDirectory() as folder:
+        (path := Path(folder) / f"model{_SUFFIX}").write_bytes(content)
         return GraphicalFlow.load(path)
 
 
@@ -227,13 +251,13 @@ def _comparable(value: Any) -> Any:
 
 
 def _fit_all(jobs: dict[str, tuple[Any, dict[str, Any]]], n_jobs: int | None) -> Iterator[_Result]:
-    """Model files as they are finished. A fit whose worker is killed is done again."""
-    # One fit at a time for each worker, handed over at once: nothing finished waits for its neighbour.
+    """Yield the model file of each fit when it is finished. A fit whose worker is killed is repeated."""
+    # One fit per batch, yielded when it is finished: no finished fit waits for another.
     options: dict[str, Any] = {"n_jobs": n_jobs, "return_as": "generator_unordered", "batch_size": 1}
     left = dict(jobs)
 
     def run(names: Iterable[str]) -> Iterator[_Result]:
-        # In tuples, which Dask keeps with the task. An array of its own would be put on one worker, and die with it.
+        # Tables in tuples, which Dask keeps with the task: a bare array is sent to one worker and lost if that dies.
         calls = [joblib.delayed(_fit)(name, (left[name][0],), left[name][1], _process()) for name in names]
         results: Any = joblib.Parallel(**options)(calls)
         for name, result in results:
@@ -241,14 +265,14 @@ def _fit_all(jobs: dict[str, tuple[Any, dict[str, Any]]], n_jobs: int | None) ->
             yield name, result
 
     before = len(left) + 1
-    while len(left) < before:  # as long as something is finished in between
+    while len(left) < before:  # as long as each round finishes some fits
         before = len(left)
         try:
             yield from run(list(left))
             return
-        except Exception:  # of the machinery: those of a fit are results
+        except Exception:  # of joblib: the exceptions of a fit are results
             continue
-    # A table that takes its worker down takes others along. Alone it takes nobody.
+    # A table that kills its worker makes others fail too, so each of the rest is fitted alone.
     for name in list(left):
         try:
             yield from run([name])
@@ -257,15 +281,15 @@ def _fit_all(jobs: dict[str, tuple[Any, dict[str, Any]]], n_jobs: int | None) ->
 
 
 def _process() -> tuple[str, int]:
-    """Which process this is. Its number is not enough: the first one of every container is 1."""
+    """Identity of this process. Its number is not enough: the first process of every container is 1."""
     return _HERE, os.getpid()
 
 
 def _fit(name: str, table: tuple[Any], parameters: dict[str, Any], parent: tuple[str, int]) -> _Result:
-    """One fit, in whichever process."""
+    """One fit, in this process or another."""
     elsewhere = _process() != parent
     if elsewhere:
-        os.environ.setdefault("NPROC", "1")  # the threads that XLA makes when it starts; else one for each core
+        os.environ.setdefault("NPROC", "1")  # threads of XLA, which it starts once; default one per core
     try:
         with threadpool_limits(1 if elsewhere else None):
             model = GraphicalFlow(**parameters).fit(table[0])

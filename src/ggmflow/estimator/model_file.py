@@ -2,8 +2,8 @@
 
     FittedModel ↔ header (JSON) + arrays ↔ file
 
-What a flow looks like is never read from the file. It follows from the data, the query and the ranges; the file only
-fills in the numbers, and arrays of any other shape are refused.
+The structure of a flow is never read from the file. It follows from the data, the query and the ranges; the file only
+gives the numbers, and arrays of any other shape raise an error.
 """
 
 import os
@@ -17,32 +17,32 @@ from jaxtyping import Float, Int
 from ggmflow.data.scatter import Scatter
 from ggmflow.flow.base import MatrixFlow, untrained_flow
 from ggmflow.flow.serialize import arrays_of_flow, fill_flow
-from ggmflow.model.conditions import Choice, Ranges
+from ggmflow.model.conditions import Choice, Ranges, boundaries_from_json
 from ggmflow.storage import archive
 from ggmflow.train.loop import reports_from_array
 
 
 class FittedModel(NamedTuple):
-    """What a fit leaves behind.
+    """The results of a fit.
 
     Attributes
     ----------
     parameters
-        Of the estimator, by name.
+        Parameters of the estimator, by name.
     scatter
         The data as the model saw them.
     query : (s,) array of int
         Columns of the query, all of them without one.
     ranges
-        What the flow was trained for.
+        Ranges that the flow was trained for.
     flow, snapshots
         The trained flow; for the published architecture also temperature → flow.
     history : (k, 5) array
-        Of training, a report in each row.
+        Training, a report in each row.
     status
         How training ended.
     chosen
-        λ and q of highest evidence, where they have been found.
+        λ and q of highest evidence, if they have been found.
     has_feature_names
         Whether the columns came with names.
     """
@@ -60,13 +60,21 @@ class FittedModel(NamedTuple):
 
 
 def save(path: str | os.PathLike[str], model: FittedModel) -> None:
-    """Write a model; an existing file is replaced only when the new one is complete."""
+    """Write a model; an existing file is replaced only when the new one is complete.
+
+    Parameters
+    ----------
+    path
+        The file.
+    model
+        The results of a fit.
+    """
     parameters = dict(model.parameters)
     for name in Ranges._fields:
         if isinstance(parameters[name], np.ndarray):
             parameters[name] = parameters[name].tolist()
     if not isinstance(parameters["random_state"], Integral | None):
-        parameters["random_state"] = None  # a generator has moved on: its state would not reproduce this fit
+        parameters["random_state"] = None  # the state of a generator has changed and would not reproduce this fit
     if not isinstance(parameters["query"], str | Integral | None):
         parameters["query"] = [entry if isinstance(entry, str) else int(entry) for entry in parameters["query"]]
     scatter_header, scatter_arrays = model.scatter.to_arrays()
@@ -90,12 +98,20 @@ def save(path: str | os.PathLike[str], model: FittedModel) -> None:
 
 
 def load(path: str | os.PathLike[str], parameter_names: Collection[str]) -> FittedModel:
-    """Read what `save` wrote; the file must have just these parameters. Nothing in it is executed."""
+    """Read a file that `save` wrote. Nothing in it is executed.
+
+    Parameters
+    ----------
+    path
+        The file.
+    parameter_names
+        Names of the estimator's parameters; the file must have exactly these.
+    """
     header, arrays = archive.read(path)
     try:
         return _from_file(header, arrays, parameter_names)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-        raise archive.ModelFileError(f"{path} is no ggmflow model, or was changed: {error}") from None
+        raise archive.ModelFileError(f"{path} is not a ggmflow model, or was changed: {error}") from None
 
 
 def _from_file(header: dict[str, Any], arrays: dict[str, np.ndarray], names: Collection[str]) -> FittedModel:
@@ -113,7 +129,7 @@ def _from_file(header: dict[str, Any], arrays: dict[str, np.ndarray], names: Col
     query = scatter.index(header["query"], strict=False)
     ranges = Ranges(**{name: (float(low), float(high)) for name, (low, high) in header["ranges"].items()})
     if not all(1e-40 < low <= high < 1e40 for low, high in ranges):
-        raise ValueError("its ranges make no sense")
+        raise ValueError("its ranges are invalid")
     flows = [
         fill_flow(lambda key: untrained_flow(key, header["architecture"], scatter, query, ranges), arrays, f"flow{k}/")
         for k in range(1 + len(header["snapshots"]))
@@ -122,8 +138,8 @@ def _from_file(header: dict[str, Any], arrays: dict[str, np.ndarray], names: Col
         raise ValueError("its history is empty")
     chosen = header["chosen"]
     if chosen is not None:
-        lam, q, at_ends = chosen
-        chosen = Choice(float(lam), float(q), tuple(map(str, at_ends)))
+        lam, q, at_boundary = chosen
+        chosen = Choice(float(lam), float(q), boundaries_from_json(at_boundary))
     return FittedModel(
         parameters=parameters,
         scatter=scatter,

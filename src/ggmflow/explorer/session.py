@@ -173,7 +173,7 @@ class Session:
 
         ranges = (self.model.lam_range_, self.model.q_range_, self.model.temperature_range_)
         self.lam, self.q, self.temperature = map(_slider, _TITLES, ranges, prepared.start, (True, False, True))
-        if self.model._snapshots and not self.temperature.disabled:
+        if self.model.temperatures_ and not self.temperature.disabled:
             self.temperature.step = self.temperature.end - self.temperature.start
         self.rule = Select(
             options=list(RULES),
@@ -311,7 +311,7 @@ class Session:
         lam = _rounded(10.0 ** float(self.lam.value), 4, "g", self.model.lam_range_)
         q = _rounded(float(self.q.value), 3, "f", self.model.q_range_)
         T = _rounded(10.0 ** float(self.temperature.value), 3, "g", self.model.temperature_range_)
-        if known := self.model._snapshots:  # the published architecture knows two temperatures
+        if known := self.model.temperatures_:  # the published architecture knows two temperatures
             T = min(known, key=lambda each: abs(np.log(each / T)))
         return lam, q, T
 

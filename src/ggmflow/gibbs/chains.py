@@ -1,6 +1,6 @@
-"""Many chains of the exact sampler at once, each with its own (λ, q, T), and how far to trust them.
+"""Many chains of the exact sampler at once, each with its own (λ, q, T), and their convergence diagnostics.
 
-R̂, bulk and tail effective sample sizes of every entry of Ω.
+These are R̂ and the bulk and tail effective sample sizes of every entry of Ω.
 """
 
 from collections.abc import Callable
@@ -72,9 +72,9 @@ class Chains:
 
     def _per_entry(self, statistic: Callable) -> np.ndarray:
         """Apply a statistic to the free entries only: the lower triangle repeats the upper one."""
-        drawn_lam = self.lam.ndim == 2  # then λ varies by right
+        drawn_lam = self.lam.ndim == 2  # then λ is supposed to vary
         if any(np.ptp(x) > 0 for x in (self.q, self.temperature, *([] if drawn_lam else [self.lam]))):
-            raise ValueError("These chains differ in λ, q or temperature: compare those of one condition, by `select`.")
+            raise ValueError("These chains differ in λ, q or temperature: `select` those of one condition.")
         s, d = self.draws.shape[2:]
         row, col = np.triu_indices(s, m=d)
         out = np.empty((s, d))
@@ -131,8 +131,9 @@ def sample(
 ) -> Chains:
     """Draw from the exact posterior of the precision matrix, many chains at once.
 
-    Runs in float64 whatever JAX's own setting, and leaves that setting alone. With fewer rows than variables and λ
-    below about 1e-5 of the variances' sums Ω is too near singular for float64: that is an error, not a wrong answer.
+    Runs in float64 whatever JAX's own setting, which it does not change. With fewer rows than variables and λ below
+    about 1e-5 of the largest diagonal entry of the scatter matrix, Ω is too near singular for float64, which raises a
+    ValueError.
 
     Parameters
     ----------
@@ -147,14 +148,14 @@ def sample(
     num_chains
         Number of chains, unless λ, q, T or `start` come one per chain.
     num_draws, num_warmup, thin
-        Draws kept per chain; sweeps thrown away before (rounded up to whole blocks of 50, or of `num_draws` if that
+        Draws kept per chain; sweeps discarded before (rounded up to whole blocks of 50, or of `num_draws` if that
         is less); sweeps per draw.
     start
         Positive definite matrices to start from, (s, d) or one per chain. Default: draws of the Wishart
-        distribution that the posterior would be without the l_q factors, wider than the posterior as R̂ wants it.
+        distribution that the posterior would be without the l_q factors, wider than the posterior as R̂ requires.
     hyperprior
-        (shape, rate) of a Gamma prior on λ, which is then updated too, from the start `lam`. Needs q = 1, T = 1
-        and all of Ω: only there is λ given Ω again Gamma.
+        (shape, rate) of a Gamma prior on λ, which is then drawn too, starting at `lam`. Needs q = 1, T = 1 and all
+        of Ω: only then is λ given Ω again Gamma.
     progress
         Called with (sweeps done, sweeps in all) after every block.
 
@@ -174,25 +175,12 @@ def sample(
     >>> bool(chains.rhat.max() < 1.05)
     True
     """
-    if not isinstance(scatter, Scatter):
-        raise TypeError(f"scatter must be a Scatter, not {type(scatter).__name__}: use Scatter.from_data(X).")
-    if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
-        raise TypeError(f"key must be a JAX random key such as jax.random.key(0), not {key!r}.")
-    d = scatter.n_features
-    s = d if n_query is None else n_query
-    counts = {"n_query": s, "num_chains": num_chains, "num_draws": num_draws, "thin": thin, "num_warmup": num_warmup}
-    for name, value in counts.items():
-        least = 0 if name == "num_warmup" else 1
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-            raise ValueError(f"{name} must be a whole number, at least {least}; it is {value!r}.")
-    if s > d:
-        raise ValueError(f"n_query must be at most the number of variables, {d}; it is {s}.")
+    _check_types(key, scatter)
+    s, d = scatter.n_features if n_query is None else n_query, scatter.n_features
+    _check_counts(s, d, num_chains=num_chains, num_draws=num_draws, thin=thin, num_warmup=num_warmup)
     lam, q, temperature, start = _per_chain(lam, q, temperature, start, num_chains, num_draws, (s, d))
     if hyperprior is not None:
-        if not np.all(np.isreal(hyperprior)) or np.shape(hyperprior) != (2,) or min(hyperprior) <= 0:
-            raise ValueError(f"hyperprior must be a positive shape and a positive rate; it is {hyperprior!r}.")
-        if np.any(q != 1) or np.any(temperature != 1) or s < d:
-            raise ValueError("A hyperprior on λ needs q = 1, temperature = 1 and no query block.")
+        _check_hyperprior(hyperprior, q, temperature, s == d)
         hyperprior = (float(hyperprior[0]), float(hyperprior[1]))
 
     key_start, key = jax.random.split(key)
@@ -205,19 +193,11 @@ def sample(
     kept, done = [], 0
     with jax.enable_x64(True):
         state = (jnp.asarray(np.moveaxis(start, 0, -1)), jnp.asarray(lam))
-        S = jnp.asarray(scatter.matrix)[:, :, None]
+        fixed = (jnp.asarray(scatter.matrix)[:, :, None], float(scatter.n), jnp.asarray(q), jnp.asarray(temperature))
         for i in range(warmup_blocks + draw_blocks):
             step = 1 if i < warmup_blocks else thin
             state, draws = _advance(
-                jax.random.fold_in(key, i),
-                state,
-                S,
-                float(scatter.n),
-                jnp.asarray(q),
-                jnp.asarray(temperature),
-                step,
-                num_draws=block,
-                hyperprior=hyperprior,
+                jax.random.fold_in(key, i), state, *fixed, step, num_draws=block, hyperprior=hyperprior
             )
             _check_state(np.asarray(state[0]), np.asarray(state[1]), scatter)
             if i >= warmup_blocks:
@@ -230,10 +210,33 @@ def sample(
     return Chains(precision, lam if hyperprior is None else lam_draws, q, temperature)
 
 
-def _check_state(rows, lam, scatter):
-    """Stop with a message where float64 cannot hold Ω: n < d and λ tiny beside the variances.
+def _check_types(key, scatter):
+    if not isinstance(scatter, Scatter):
+        raise TypeError(f"scatter must be a Scatter, not {type(scatter).__name__}: use Scatter.from_data(X).")
+    if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
+        raise TypeError(f"key must be a JAX random key such as jax.random.key(0), not {key!r}.")
 
-    A sweep turns a state that is not positive definite into NaN, which stays; so the last state tells of all before.
+
+def _check_counts(s, d, **counts):
+    for name, value in {"n_query": s, **counts}.items():
+        least = 0 if name == "num_warmup" else 1
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+            raise ValueError(f"{name} must be a whole number, at least {least}; it is {value!r}.")
+    if s > d:
+        raise ValueError(f"n_query must be at most the number of variables, {d}; it is {s}.")
+
+
+def _check_hyperprior(hyperprior, q, temperature, full):
+    if not np.all(np.isreal(hyperprior)) or np.shape(hyperprior) != (2,) or min(hyperprior) <= 0:
+        raise ValueError(f"hyperprior must be a positive shape and a positive rate; it is {hyperprior!r}.")
+    if np.any(q != 1) or np.any(temperature != 1) or not full:
+        raise ValueError("A hyperprior on λ needs q = 1, temperature = 1 and no query block.")
+
+
+def _check_state(rows, lam, scatter):
+    """Raise if float64 cannot represent Ω, which happens if n < d and λ is tiny relative to the variances.
+
+    A sweep turns a state that is not positive definite into NaN, which stays, so checking the last state is enough.
     """
     lost = ~np.all(np.isfinite(rows), axis=(0, 1))
     block = np.moveaxis(rows[:, : len(rows), ~lost], -1, 0)
@@ -247,7 +250,7 @@ def _check_state(rows, lam, scatter):
 
 
 def _per_chain(lam, q, temperature, start, num_chains, num_draws, shape):
-    """Check the conditions and give every chain its own, if its draws can be kept."""
+    """Conditions and start of every chain, checked; raise if there is not enough memory for the draws."""
     conditions = {"lam": lam, "q": q, "temperature": temperature}
     for name, value in conditions.items():
         value = np.asarray(value)
@@ -260,33 +263,36 @@ def _per_chain(lam, q, temperature, start, num_chains, num_draws, shape):
             raise ValueError(f"{name} must be a number or one number per chain; its shape is {value.shape}.")
     lengths = {value.shape[0] for value in conditions.values() if value.ndim}
     if start is not None:
-        start = np.asarray(start)
-        if start.dtype.kind not in "iuf":
-            raise ValueError(f"start must be an array of numbers, not of type {start.dtype}.")
-        start = start.astype(float)
-        if not np.all(np.isfinite(start)):
-            raise ValueError("start must be finite; it holds NaN or infinite entries.")
-        if start.shape[-2:] != shape or start.ndim not in (2, 3):
-            raise ValueError(
-                f"start must have shape {shape} or (chains, {shape[0]}, {shape[1]}); it has {start.shape}."
-            )
-        block = start[..., : shape[0]]
-        # By the same measure as in `_check_state`, so that the last state of a chain can always start another one.
-        definite = smallest_eigenvalue(block.reshape(-1, shape[0], shape[0])) > 0
-        if not np.allclose(block, np.swapaxes(block, -1, -2)) or not np.all(definite):
-            raise ValueError("start must be symmetric and positive definite.")
-        if start.ndim == 3:
-            lengths.add(start.shape[0])
+        start = _check_start(start, shape)
+        lengths |= {start.shape[0]} if start.ndim == 3 else set()
     if len(lengths) > 1:
         raise ValueError(
             f"lam, q, temperature and start must agree on the number of chains; they give {sorted(lengths)}."
         )
     num_chains = lengths.pop() if lengths else num_chains
-    what = f"{num_chains} chains of {num_draws} draws of {shape[0]} × {shape[1]} entries"
+    draws = f"{num_chains} chains of {num_draws} draws of {shape[0]} × {shape[1]} entries"
     advice = "use fewer chains, fewer draws further apart (num_draws, thin), or a query"
-    require(8 * num_chains * num_draws * shape[0] * shape[1], what, advice)
+    require(8 * num_chains * num_draws * shape[0] * shape[1], draws, advice)
     lam, q, temperature = (np.broadcast_to(value, num_chains).copy() for value in conditions.values())
     return lam, q, temperature, None if start is None else np.broadcast_to(start, (num_chains, *shape)).copy()
+
+
+def _check_start(start, shape):
+    """Starting matrices as floats; raise if they are not symmetric and positive definite."""
+    start = np.asarray(start)
+    if start.dtype.kind not in "iuf":
+        raise ValueError(f"start must be an array of numbers, not of type {start.dtype}.")
+    start = start.astype(float)
+    if not np.all(np.isfinite(start)):
+        raise ValueError("start must be finite; it holds NaN or infinite entries.")
+    if start.shape[-2:] != shape or start.ndim not in (2, 3):
+        raise ValueError(f"start must have shape {shape} or (chains, {shape[0]}, {shape[1]}); it has {start.shape}.")
+    block = start[..., : shape[0]]
+    # The same measure as in `_check_state`, so that the last state of a chain can always start another one.
+    definite = smallest_eigenvalue(block.reshape(-1, shape[0], shape[0])) > 0
+    if not np.allclose(block, np.swapaxes(block, -1, -2)) or not np.all(definite):
+        raise ValueError("start must be symmetric and positive definite.")
+    return start
 
 
 def _wishart_rows(key, scatter, lam, temperature, n_query):
@@ -298,7 +304,7 @@ def _wishart_rows(key, scatter, lam, temperature, n_query):
         bartlett[:, c] = np.tril(rng.standard_normal((d, s)), -1)
         bartlett[diagonal, c, diagonal] = np.sqrt(rng.chisquare(scatter.n / temperature[c] + d + 1 - diagonal))
     out = np.empty((num_chains, s, d))
-    # Chains of one (λ, T) share a factor and one call to solve with it: a thousand calls take seconds.
+    # Chains with the same (λ, T) share a factor and one call of the solver: a thousand calls take seconds.
     conditions, which = np.unique(np.column_stack([lam, temperature]), axis=0, return_inverse=True)
     for k, (lam_k, T) in enumerate(conditions):
         chains = np.flatnonzero(which == k)

@@ -1,9 +1,9 @@
-"""The one-dimensional draws a sweep is made of: an entry off the diagonal, and the Schur complement γ.
+"""The one-dimensional draws of a sweep: an entry off the diagonal, and the Schur complement γ.
 
     exp(−½(x − δ)² − κ|x|^q)          and          γ^{n/2} exp(−½aγ − ½b/γ)
 
 All are Markov kernels that leave their distribution invariant, without a rejection loop. Entries come in units of their
-conditional sd and in float32, which the hardware vectorizes well; rounding stays far below the sd up to |x| of 1e4.
+conditional sd and in float32, which vectorizes well; the rounding error is far below the sd up to |x| of 1e4.
 """
 
 import jax
@@ -15,8 +15,8 @@ from jax.scipy.special import ndtri
 def draw_entry(x, delta, log_kappa, q, exponential, uniforms):
     """Leave exp(−½(x − δ)² − κ|x|^q) invariant: an independence step, then a slice step.
 
-    The slice step is at home near the cusp at 0. Away from it, and the more so the colder the chain, its box is
-    narrow against the sd; there the independence step, at the interior mode, does the moving.
+    The slice step mixes well near the cusp at 0. Away from it its box is narrow relative to the sd, the more so the
+    lower the temperature; there the independence step, at the interior mode, mixes.
 
     Parameters
     ----------
@@ -34,18 +34,18 @@ def draw_entry(x, delta, log_kappa, q, exponential, uniforms):
 
 
 def _draw_at_mode(x, delta, log_kappa, q, uniform, accept):
-    """Metropolis step that proposes a normal at the interior mode, found by steps that do not look at x.
+    """Metropolis step with a normal proposal at the interior mode, which is found without use of x.
 
     The mode solves t + κq t^{q−1} = δ, by Newton's method from δ: exact after one step at q = 1 and q = 2. The
     curvature there is 1 + κq(q−1)t^{q−2}. At q = 1 and q = 2, if there is a mode, the proposal is the target
-    itself on its side of 0.
+    on its side of 0.
     """
     slope = q * jnp.exp(log_kappa)
     mode = jnp.maximum(delta, 1e-3)
     for _ in range(3):
         pull = slope * jnp.exp((q - 1) * jnp.log(mode))
         curvature = jnp.maximum(1 + (q - 1) * pull / mode, 0.25)
-        # Where there is no mode, the bound makes it shrink towards the cusp.
+        # Where there is no mode, this bound lets `mode` shrink towards the cusp.
         mode = jnp.maximum(mode - (mode + pull - delta) / curvature, 0.1 * mode)
     curvature = 1 + slope * (q - 1) * jnp.exp((q - 2) * jnp.log(mode))
     width = jax.lax.rsqrt(jnp.clip(curvature, 0.25, 1e12))
@@ -61,12 +61,12 @@ def _draw_at_mode(x, delta, log_kappa, q, uniform, accept):
 def draw_in_box(x, delta, box, uniform, accept):
     """One draw of N(δ, 1) on |x| < box, δ ≥ 0, leaving that distribution invariant from the current x.
 
-    Inverse-cdf where the normal cdf can be inverted. In a box so narrow or so far out that it cannot, an
-    exponential matched at the box's nearer end is proposed and corrected by a Metropolis step.
+    The normal cdf is inverted where that is accurate. In a box that is too narrow or too far out, an exponential
+    matched at the box's nearer end is proposed and corrected by a Metropolis step.
     """
     rate = delta - box
     low, high = _ndtr(-box - delta), _ndtr(-rate)  # δ ≥ 0 puts the box to the left, where erfc is accurate
-    # Rounding must not reach 0 or 1, whose quantiles are infinite.
+    # The quantiles of 0 and 1 are infinite.
     inverted = delta + ndtri(jnp.clip(low + uniform * (high - low), 1e-30, 1 - 2**-24))
     # y = box − x has density ∝ exp(−r y − ½y²) on [0, 2·box] with r = δ − box; propose without the square.
     width = jnp.minimum(2 * box, 1e3)

@@ -13,7 +13,7 @@ normal; a Metropolis step at the interior mode of β_i's density precedes it (se
 positive definite. Ω₂₂.₁ is integrated out, so a sweep of a blanket needs no t×t factorization.
 Temperature: Ω/T has the density above with n/T in place of n and λT^{q−1} in place of λ in the l_q factors alone,
 so chains at different T and λ share one S.
-Chains lie along the last axis of every array, where the hardware's vector units find them.
+Chains are the last axis of every array, so that operations on them vectorize.
 """
 
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from ggmflow.gibbs.one_dimension import draw_entry, draw_schur
 
 
 class Noise(NamedTuple):
-    """What a sweep consumes: it does not depend on the state, so it is drawn in one go."""
+    """The random numbers of a sweep. They do not depend on the state, so they are drawn at once."""
 
     entries: Float[Array, "s d 5 chains"]  # an exponential variable and four uniforms, float32
     schur: Float[Array, "s 3 chains"]  # uniforms, float64
@@ -42,12 +42,12 @@ def draw_noise(key: Key[Array, ""], shape: tuple[int, int, int]) -> Noise:
 
 
 def _dot(x, y):
-    """Contract the axis before the chains; broadcasting, so one operand may be shared by all chains."""
+    """Contract the axis before the chains; operands broadcast, so that all chains may share one."""
     return jnp.sum(x * y, axis=-2)
 
 
 def _inverse(A):
-    """Inverse of positive definite matrices, NaN for others: Gauss–Jordan; LAPACK would want chains first."""
+    """Inverse of positive definite matrices by Gauss–Jordan, NaN for others; LAPACK needs chains as the first axis."""
 
     def eliminate(k, A):
         others = (jnp.arange(len(A)) != k)[:, None]
@@ -67,8 +67,8 @@ def _draw_entries(noise, x, product, linear, diagonal, strength, q, skip=None):
     q = q.astype(jnp.float32)
     double, single = jnp.stack([linear, sd], axis=1), jnp.concatenate([log_kappa[:, None], noise], axis=1)
 
-    # The inputs of a step are fetched and its result is stored one step away from the draw. Fetched or stored at
-    # once, they would be woven into it by the compiler, which then does not vectorize it over chains.
+    # Each step fetches the inputs of the next one and stores the result of the one before. If a step fetched its own
+    # inputs or stored its own result, the compiler would fuse this with the draw and not vectorize it over chains.
     def body(i, state):
         x, before, (linear_i, sd_i), (log_kappa_i, exponential, *uniforms) = state
         x = x.at[i - 1].set(before)
@@ -81,6 +81,29 @@ def _draw_entries(noise, x, product, linear, diagonal, strength, q, skip=None):
 
     x, last, *_ = jax.lax.fori_loop(0, x.shape[0], body, (x, x[-1], double[0], single[0]))
     return x.at[-1].set(last)
+
+
+def _draw_outer_row(noise, j, rows, sigma, scatter, H, ridge, strength, q):
+    """Row j of Ω₁₂, entry by entry; H = Ω₁₂A₂₂."""
+    s, gamma, S_22 = len(rows), 1 / sigma[j, j], scatter[len(rows) :, len(rows) :]
+    return _draw_entries(
+        noise,
+        rows[j, s:],
+        lambda k, x: (_dot(S_22[k], x) + ridge * x[k]) / gamma,
+        H[j] / gamma - scatter[j, s:] - jnp.sum(sigma[j][:, None] * H, axis=0),
+        (jnp.diagonal(S_22).T + ridge) / gamma,  # `diagonal` puts its axis last
+        strength,
+        q,
+    )
+
+
+def _multiply_refined(M, beta, Omega_11, others):
+    """Mβ and βᵀMβ, where M is the inverse of Ω₁₁ without row and column j, with its rounding error corrected."""
+    M_beta = _dot(M, beta)
+    for _ in range(2):  # iterative refinement
+        M_beta = M_beta + _dot(M, jnp.where(others, beta - _dot(Omega_11, M_beta), 0.0))
+    # βᵀMβ to second order in the remaining error: γ must not be lost in it when Ω is near-singular.
+    return M_beta, _dot(M_beta, 2 * beta - jnp.where(others, _dot(Omega_11, M_beta), 0.0))
 
 
 def sweep(
@@ -111,26 +134,18 @@ def sweep(
 
     Returns
     -------
-    rows after the sweep.
+    (s, d, chains) array
+        The rows after the sweep.
     """
     s, d, _ = rows.shape
     blanket = s < d
     S_22 = scatter[s:, s:]
-    a_22 = jnp.diagonal(S_22).T + ridge  # diagonal puts the axis it took last
 
     def update_column(j, state):
         rows, sigma, H = state  # H = Ω₁₂A₂₂
         gamma = 1 / sigma[j, j]
         if blanket:
-            v = _draw_entries(
-                noise.entries[j, s:],
-                rows[j, s:],
-                lambda k, x: (_dot(S_22[k], x) + ridge * x[k]) / gamma,
-                H[j] / gamma - scatter[j, s:] - jnp.sum(sigma[j][:, None] * H, axis=0),
-                a_22 / gamma,
-                strength,
-                q,
-            )
+            v = _draw_outer_row(noise.entries[j, s:], j, rows, sigma, scatter, H, ridge, strength, q)
             rows = rows.at[j, s:].set(v)
             H = H.at[j].set(_dot(S_22, v) + ridge * v)
 
@@ -153,11 +168,7 @@ def sweep(
             q,
             skip=j,
         )
-        M_beta = _dot(M, beta)
-        for _ in range(2):  # M carries the rounding of an inverse; iterative refinement takes it out of Mβ
-            M_beta = M_beta + _dot(M, jnp.where(others, beta - _dot(rows[:, :s], M_beta), 0.0))
-        # βᵀMβ to second order in what is left: γ must not drown in it when Ω is near-singular.
-        explained = _dot(M_beta, 2 * beta - jnp.where(others, _dot(rows[:, :s], M_beta), 0.0))
+        M_beta, explained = _multiply_refined(M, beta, rows[:, :s], others)
         u = jnp.where(others, -M_beta, 1.0)
         gamma = draw_schur(noise.schur[j], gamma, n_samples, a_jj, _dot(u, _dot(Q, u)) if blanket else 0.0)
         column = jnp.where(others, beta, gamma + explained)
@@ -165,5 +176,5 @@ def sweep(
         return rows, M + u[:, None] * u / gamma, H
 
     H = _dot(S_22, rows[:, None, s:]) + ridge * rows[:, s:]
-    # Σ is computed anew in every sweep, or the rounding of its rank-one updates would pile up in near-singular Ω.
+    # Σ is computed in every sweep, because rounding errors of its rank-one updates accumulate for near-singular Ω.
     return jax.lax.fori_loop(0, s, update_column, (rows, _inverse(rows[:, :s]), H))[0]

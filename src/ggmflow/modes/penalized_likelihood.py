@@ -4,7 +4,7 @@
 
 here with S = XᵀX/n. Ω solves it if and only if, with W = Ω⁻¹,  w_ij − s_ij ∈ r_ij ∂|ω_ij|  for all i, j.
 
-Two methods share the work. The alternating direction method of multipliers finds signs and zeros from anywhere,
+Two methods are combined. The alternating direction method of multipliers finds signs and zeros from anywhere,
 but refines values slowly. Newton's method, on the signs and zeros it is given, converges quadratically, but only
 from nearby. Their steps are products, factorizations and eigendecompositions of d×d matrices: compiled loops over
 entries, as coordinate descent needs, are not required.
@@ -14,27 +14,27 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from numpy.linalg import norm
 from scipy.linalg import get_lapack_funcs
 from threadpoolctl import ThreadpoolController
 
-Matrix = Float[np.ndarray, "d d"]
+from ggmflow.modes.kkt import Matrix, smallest_subgradient
 
 _HANDOVER = 1e-2  # subgradient at which Newton's method is first tried; then at each tenth
 _NEWTON_STEPS = 10
 _CONJUGATE_GRADIENT_STEPS = 250
 _RELAXATION = 1.6  # over-relaxation of the alternating directions; 1.5 to 1.8 is customary
 
-# NumPy and SciPy bring a BLAS each, and the idle threads of one compete with the other's for the cores. On two busy
-# cores that costs far more than it gains, so one thread it is.
+# NumPy and SciPy each load their own BLAS, whose idle threads compete for the cores. On two busy cores that costs far
+# more than it gains, so solvers limit both to one thread.
 BLAS = ThreadpoolController()
 
 _potrf, _potri = get_lapack_funcs(("potrf", "potri"), dtype=np.float64)
 
 
 class PenalizedLikelihoodResult(NamedTuple):
-    """Solution of the penalized likelihood problem and the evidence that it is one.
+    """Solution of the penalized likelihood problem, with measures of its accuracy.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class PenalizedLikelihoodResult(NamedTuple):
         −log det Ω + tr(ΩS) + Σ_ij r_ij |ω_ij|, the minimized value.
     kkt_residual : float
         Largest entry of the smallest subgradient, entry (i, j) divided by √(v_i v_j), where v_i = s_ii + r_ii are
-        the variances of the solution. This frees it of the units of the data; 0 at the exact solution.
+        the variances of the solution, so that it has no units; 0 at the exact solution.
     duality_gap : float
         Objective minus the lower bound log det V + d, V the nearest dual feasible matrix to W; ``inf`` if V is
         not positive definite. No Ω has an objective below ``objective − duality_gap``.
@@ -140,29 +140,29 @@ class _Problem(NamedTuple):
         return float(linear) - log_det(point.factor)
 
     def subgradient(self, Omega: Matrix, W: Matrix) -> Matrix:
-        """Smallest element of the subdifferential, entry by entry."""
-        gradient = self.S - W
-        at_zero = np.sign(gradient) * np.maximum(np.abs(gradient) - self.penalty, 0.0)
-        return np.where(Omega != 0, gradient + self.penalty * np.sign(Omega), at_zero)
+        """Smallest element of the subdifferential of the objective; its largest entry is the KKT residual."""
+        return smallest_subgradient(Omega, self.S - W, self.penalty)
 
 
 def cholesky(matrix: Matrix) -> Matrix | None:
-    """Lower Cholesky factor, or None: failure is common in a line search, and an exception slow."""
+    """Lower Cholesky factor, or None if the matrix is not positive definite: an exception would slow a line search."""
     factor, info = _potrf(matrix, lower=True, clean=True)
     return factor if info == 0 else None
 
 
 def inverse(factor: Matrix) -> Matrix:
+    """Inverse of a matrix from its lower Cholesky factor."""
     lower, _ = _potri(factor, lower=True)
     return lower + np.tril(lower, -1).T
 
 
 def log_det(factor: Matrix) -> float:
+    """Log-determinant of a matrix from its lower Cholesky factor."""
     return 2 * float(np.sum(np.log(np.diag(factor))))
 
 
 def _minimize(problem: _Problem, start: _Point, tol: float, max_iter: int) -> tuple[_Point, float, int]:
-    """Refine what the alternating directions find by Newton's method; return the best, its residual, all steps."""
+    """Refine the alternating directions' matrices by Newton's method; return the best, its residual and all steps."""
     best, best_residual, n_iter, newton_steps = start, np.inf, 0, 0
     for candidate, admm_steps in _alternating_directions(problem, start, max_iter):
         refined, residual, steps = _newton(problem, candidate, tol)
@@ -176,7 +176,7 @@ def _minimize(problem: _Problem, start: _Point, tol: float, max_iter: int) -> tu
 
 
 def _alternating_directions(problem: _Problem, start: _Point, max_iter: int) -> Iterator[tuple[_Point, int]]:
-    """Yield ever better positive definite matrices with the number of steps so far; the latest one at the end.
+    """Yield better and better positive definite matrices with the number of steps so far; at the end the latest one.
 
     The splitting is Ω = Z: likelihood of Ω, penalty of Z, and step·U the multiplier.
     """
@@ -198,7 +198,7 @@ def _alternating_directions(problem: _Problem, start: _Point, max_iter: int) -> 
         relaxed = _RELAXATION * (Omega + Omega.T) / 2 + (1 - _RELAXATION) * Z + U
         previous, Z = Z, np.sign(relaxed) * np.maximum(np.abs(relaxed) - penalty / step, 0.0)
         U = relaxed - Z
-        if count % 10 == 9 and count < 300:  # convergence is certain only once the step stays as it is
+        if count % 10 == 9 and count < 300:  # convergence is certain only with a fixed step
             # Balance the primal and the dual residual, each relative to its own size: for small penalties this
             # takes far fewer iterations than a fixed step or absolute residuals.
             primal = norm(Omega - Z) * norm(U)
@@ -210,9 +210,9 @@ def _alternating_directions(problem: _Problem, start: _Point, max_iter: int) -> 
 
 
 def _newton(problem: _Problem, point: _Point, tol: float) -> tuple[_Point, float, int]:
-    """Newton steps, each within the orthant the subgradient points to; return Ω, its residual and the steps."""
+    """Newton steps, each within the orthant that the subgradient points to; return Ω, its residual and the steps."""
     value = problem.objective(point)
-    rounding = 1e-14 * (abs(value) + len(point.Omega))  # smaller differences of the objective mean nothing
+    rounding = 1e-14 * (abs(value) + len(point.Omega))  # smaller differences of the objective are rounding
     count = 0
     while True:
         Omega, W = point.Omega, inverse(point.factor)
@@ -243,7 +243,7 @@ def _newton_direction(Omega: Matrix, W: Matrix, gradient: Matrix, orthant: Matri
     """D with W D W = −gradient on the entries in the orthant, zero elsewhere.
 
     Entries that would cross zero are pinned there and the others solved for again. Without this the projection
-    onto the orthant undoes their part of the step, and the same step is tried for ever.
+    onto the orthant undoes their part of the step, and the same step is tried again and again.
     """
     free = orthant != 0
     pinned = direction = np.zeros_like(Omega)

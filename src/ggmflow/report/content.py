@@ -141,7 +141,7 @@ def collect(model: GraphicalFlow, lam: ArrayLike | None = None, q: ArrayLike | N
         Values of the grid; default twelve λ and six q across the fitted ranges, nine and four where there are very many
         pairs, the selected ones among them.
     """
-    ranges, num_draws = model._fitted_ranges, max(views.num_draws_of(model), _MIN_DRAWS)
+    ranges, num_draws = model.ranges_, max(views.num_draws_of(model), _MIN_DRAWS)
     num_lam, num_q = (12, 6) if model.flow_.n_entries <= _MANY else (9, 4)
     lams = np.geomspace(*ranges.lam, num_lam) if lam is None else _given("lam", lam)
     qs = np.linspace(*ranges.q, num_q) if q is None else _given("q", q)
@@ -200,7 +200,7 @@ def _choose(model: GraphicalFlow) -> tuple[Choice | None, str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RangeWarning)  # the page says it
-            return Choice(model.lam_, model.q_, model._chosen().at_ends), ""
+            return model.choice_, ""
     except FloatingPointError as error:
         return None, f"The evidence could not be computed: {error}."
 

@@ -71,7 +71,7 @@ def _cards(numbers: Numbers, names: tuple[str, ...], caution: bool) -> str:
         chosen = "Given by whoever fitted the model."
     elif not numbers.starts_at_choice:
         chosen = "Where the evidence, the probability of the data, is highest among the values shown here."
-    elif numbers.choice.at_ends:
+    elif numbers.choice.at_boundary:
         chosen = "Where the evidence is highest, but at an end of the fitted range: read the caution below."
     else:
         chosen = "Where the evidence, the probability of the data, is highest."
@@ -463,7 +463,7 @@ def again(model: GraphicalFlow, numbers: Numbers, data_name: str | None, reading
         f"{symbol} = {words.number(low)}"
         if low == high
         else f"{symbol} from {words.number(low)} to {words.number(high)}"
-        for symbol, (low, high) in zip(("λ", "q", "T"), model._fitted_ranges, strict=True)
+        for symbol, (low, high) in zip(("λ", "q", "T"), model.ranges_, strict=True)
     )
     versions = {
         "ggmflow": __version__,

@@ -100,9 +100,10 @@ def selection(numbers: Numbers) -> list[str]:
         "log p(X | λ, q): the probability of the data averaged over all networks that a λ and q allow, so that fit is "
         "rewarded and needless edges are not. No part of the data was set aside.",
     ]
-    if choice.at_ends:
+    if choice.at_boundary:
+        ends = " and ".join(each.text("λ" if each.parameter == "lam" else "q") for each in choice.at_boundary)
         out.append(
-            f"Caution: the evidence is highest at {' and '.join(choice.at_ends).replace('lam', 'λ')}, so the best "
+            f"Caution: the evidence is highest at {ends}, so the best "
             "value may lie beyond. Fit again with a range that goes further there."
         )
     if not numbers.starts_at_choice:

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from scipy.stats import qmc
 
 from ggmflow.estimator.graphical_flow import GraphicalFlow
-from ggmflow.evidence.evidence import choose, grid
+from ggmflow.evidence.search import choose, grid
 from ggmflow.model.conditions import Choice
 from ggmflow.posterior.flow_source import chunk_size, quick_chunk_size
 from ggmflow.posterior.posterior import PoorFitWarning, Posterior
@@ -227,12 +227,12 @@ def evidence_surface(model: GraphicalFlow, num_lam: int = 9, num_q: int = 5) -> 
     """
     if model.temperature_range_[1] < 1:
         return None
-    ranges = model._ranges
+    ranges = model.ranges_
     found = {}
 
     def evidence(lam: float, q: float):
         if (lam, q) not in found:
-            found[lam, q] = model._quick_evidence(lam, q)
+            found[lam, q] = model.quick_evidence(lam, q)
         return found[lam, q]
 
     best = choose(evidence, ranges, num_lam=num_lam, num_q=num_q)
