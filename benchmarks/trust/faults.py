@@ -332,7 +332,7 @@ def two_at_once(stage: Stage, count: int) -> Found:
         run = stage.fresh()
         pair = [start("fit", stage.table, "-o", run, *OPTIONS) for _ in range(2)]
         first, second = sorted((end(process) for process in pair), key=lambda result: result.code)
-        words = "is at work" if "is at work" in second.errors else "holds a finished fit"
+        words = "process uses" if "process uses" in second.errors else "holds a finished fit"
         shown += speech(first, (0,), "") + speech(second, (2,), words)
         if damage(run) or bytes_of(run) != bytes_of(stage.whole):
             lost.append("two fits made something else than one")

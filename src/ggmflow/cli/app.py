@@ -39,14 +39,15 @@ class _Group(TyperGroup):
 
 @contextmanager
 def _one_line() -> Iterator[None]:
+    """Report wrong use, an interrupt, or a full disk in one line; other exceptions keep their traceback."""
     try:
         yield
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             raise
-        message, context = error.format_message().replace("Value error, ", ""), error.ctx
-        told = f" (see {context.command_path} --help)" if context else ""
-        typer.secho(f"Error: {' '.join(message.split()).rstrip('.')}{told}", err=True, fg="red")
+        message, context = " ".join(error.format_message().split()), error.ctx
+        hint = f" (see {context.command_path} --help)" if context else ""
+        typer.secho(f"Error: {message.rstrip('.')}{hint}", err=True, fg="red")
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         typer.secho("Interrupted.", err=True, fg="yellow")
@@ -96,7 +97,7 @@ def _examples(*lines: str) -> str:
     return "[bold]Examples[/bold]\n\n" + "\n".join(lines)
 
 
-# ------------------------------------------------------------------------------------------------------------ commands
+# ------------------------------------------------------------------------------------------------------------- commands
 @app.command(
     rich_help_panel=_FIT,
     epilog=_examples(

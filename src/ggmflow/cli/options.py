@@ -8,7 +8,7 @@ import typer
 _DATA, _MODEL, _RUN, _CONDITION = "Data", "Model", "Run", "Condition"
 MOST_STEPS, MOST_SEED = 10**8, 2**32 - 1
 
-# ----------------------------------------------------------------------------------------------------------------- fit
+# ------------------------------------------------------------------------------------------------------------------ fit
 Data = Annotated[
     Path, typer.Argument(metavar="DATA", help="CSV file with a header; rows are observations.", show_default=False)
 ]
@@ -58,7 +58,7 @@ Seed = Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Random seed.", ri
 Resume = Annotated[bool, typer.Option("--resume", help="Resume an interrupted fit.", rich_help_panel=_RUN)]
 Force = Annotated[bool, typer.Option("--force", help="Replace the fit in the directory.", rich_help_panel=_RUN)]
 
-# ------------------------------------------------------------------------------------------------------- fitted models
+# -------------------------------------------------------------------------------------------------------- fitted models
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Directory that ggmflow fit has written.")]
 Lam = Annotated[
     float | None,
@@ -102,7 +102,7 @@ ExportFile = Annotated[
     ),
 ]
 
-# ---------------------------------------------------------------------------------------------------------------- demo
+# ----------------------------------------------------------------------------------------------------------------- demo
 Figures = Annotated[Path, typer.Option("--output", "-o", help="Directory for the figures.")]
 NumFeatures = Annotated[int, typer.Option(min=2, help="Number of variables d.")]
 NumSamples = Annotated[int, typer.Option(min=2, help="Number of rows n.")]

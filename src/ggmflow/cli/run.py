@@ -259,7 +259,7 @@ def _begin(path: Path, new: dict[str, Any], resume: bool, force: bool) -> dict[s
         old = _advance(path, new, Action.BEGIN)
         for name in (CHECKPOINT, *MADE_LATER, *OWN):
             (path / name).unlink(missing_ok=True)
-    known = {"command": new["command"], "seconds": _seconds_so_far(path, old)}
+    known = {"format": FORMAT, "command": new["command"], "seconds": _seconds_so_far(path, old)}
     return _advance(path, old, Action.TRAIN, known)
 
 

@@ -207,7 +207,7 @@ def _read_choice(value: Any, known: tuple[Any, ...]) -> Any:
     raise ValueError(f"{str(value)[:20]!r} is not one of {known}")
 
 
-# ---------------------------------------------------------------------------------------------------------- sentences
+# ------------------------------------------------------------------------------------------------------------ sentences
 def sentences(check: DataCheck, surface: Surface = Surface.PYTHON, limit: int = _LINES) -> list[str]:
     """Short sentences about the findings, the most severe first.
 

@@ -115,7 +115,7 @@ def _merge(same: list[Problem]) -> Problem | None:
     return same[0]._replace(columns=columns, count=sum(problem.count for problem in same))
 
 
-# ---------------------------------------------------------------------------------------------------------------- text
+# ----------------------------------------------------------------------------------------------------------------- text
 def _sentence(problem: Problem, surface: Surface) -> str:
     columns, several = problem.columns, len(problem.columns) > 1
     first = ", ".join([f"column {column!r}" for column in columns[:1]] + [problem.where] * bool(problem.where))
