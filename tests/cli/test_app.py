@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 import ggmflow
 from ggmflow.cli.app import app
 from ggmflow.estimator import graphical_flow as estimator
+from ggmflow.model.conditions import Boundary, Choice
 from ggmflow.storage import archive
 from tests.support import models
 
@@ -262,12 +263,12 @@ def test_unexpected_exception_keeps_its_traceback(table, tmp_path, monkeypatch):
 
 
 def test_summary_says_if_the_evidence_is_highest_at_a_boundary(untrained, table, tmp_path, monkeypatch):
-    end = ggmflow.estimator.graphical_flow.Choice(8.0, 1.0, ("the highest λ, 8",))
+    end = Choice(8.0, 1.0, (Boundary("lam", "high"),))
     monkeypatch.setattr(ggmflow.GraphicalFlow, "select", lambda self: end)
     result = run(app, ["fit", str(table), "-o", str(tmp_path / "run"), "--lam", "0.5,8"])
     assert result.exit_code == 0, result.output
     assert "Warning" not in result.stderr and "Note" not in result.stderr  # the summary says it once
-    assert "The evidence is highest at the highest λ, 8" in " ".join(result.stdout.split())
+    assert "The evidence is highest at the upper end of lam" in " ".join(result.stdout.split())
 
 
 # -------------------------------------------------------------------------------------------------------------- summary
