@@ -1,8 +1,8 @@
-"""How long the explorer takes to redraw while a slider moves: ``python -m benchmarks.explorer``.
+"""Time that the explorer takes to redraw while a slider moves: ``python -m benchmarks.explorer``.
 
-Times of a move. In the server: from the new (λ, q) to the message for the browser; that is draws of the flow, weights,
-intervals, edges by the default rule, and the data of all panels, without a connection. In the browser: from a key
-pressed on the slider of λ to the first frame in which all panels are painted anew, through the real server and its
+The time of a move in the server is that from the new (λ, q) to the message for the browser: draws of the flow, weights,
+intervals, edges by the default rule, and the data of all panels, without a connection. The time in the browser is that
+from a key press on the slider of λ to the first frame in which all panels are painted, through the server and its
 websocket, in Chromium without a graphics card. Training changes neither, so the flow is trained only briefly.
 """
 
@@ -20,13 +20,13 @@ from bokeh.document import Document
 from playwright.sync_api import Page, sync_playwright
 
 import ggmflow as gf
-from ggmflow.explorer import prepare
-from ggmflow.explorer.server import _listen, _stop
-from ggmflow.explorer.session import Prepared, Session, make_document
+from ggmflow.explorer import Prepared, make_document, prepare
+from ggmflow.explorer.server import listen, stop
+from ggmflow.explorer.session import Session
 from ggmflow.views import pairs as views
 
-# Keys are stamped by the browser when they arrive. Text has changed when the observer is told; Bokeh paints in the next
-# frame, in a callback that was asked for before ours.
+# The browser records the time of each key press. When the observer is called, the text has changed; Bokeh paints in the
+# next frame, in a callback that was requested before this one.
 _WATCH = """
 () => {
   window.moves = []
@@ -72,14 +72,15 @@ def main() -> None:
 
 
 def in_server(prepared: Prepared, moves: int) -> tuple[list[float], list[float], float]:
-    """Seconds of each move, seconds of each in this thread, and seconds of one redraw at rest."""
+    """Seconds of each move, those spent in this thread, and seconds of one redraw at rest."""
     session, rng = Session(Document(), prepared), np.random.default_rng(0)
+    controls = session.controls
     session.changes.begin()
     session.redraw()
     wall, here = [], []
     for _ in range(moves):
-        session.lam.value = float(rng.uniform(session.lam.start, session.lam.end))
-        session.q.value = float(rng.uniform(*prepared.model.q_range_))
+        controls.lam.value = float(rng.uniform(controls.lam.start, controls.lam.end))
+        controls.q.value = float(rng.uniform(*prepared.model.q_range_))
         start, start_here = time.perf_counter(), time.thread_time()
         session.redraw()
         wall.append(time.perf_counter() - start)
@@ -95,28 +96,28 @@ def serving(prepared: Prepared) -> Iterator[str]:
     ready, known = threading.Event(), []
 
     async def answer() -> None:
-        server, address = await _listen(lambda doc: make_document(doc, prepared), 0)
+        server, address = await listen(lambda doc: make_document(doc, prepared), 0)
         server.start()
-        stop = asyncio.Event()
-        known.extend([address, asyncio.get_running_loop(), stop])
+        stopped = asyncio.Event()
+        known.extend([address, asyncio.get_running_loop(), stopped])
         ready.set()
-        await stop.wait()
-        await _stop(server)
+        await stopped.wait()
+        await stop(server)
 
     thread = threading.Thread(target=lambda: asyncio.run(answer()), daemon=True)
     thread.start()
     if not ready.wait(30):
         raise RuntimeError("the server did not start")
-    address, loop, stop = known
+    address, loop, stopped = known
     try:
         yield address
     finally:
-        loop.call_soon_threadsafe(stop.set)
+        loop.call_soon_threadsafe(stopped.set)
         thread.join(30)
 
 
 def in_browser(address: str, at_rest: int, moves: int) -> tuple[list[float], list[float]]:
-    """Seconds of each move in the server, as the page says, and those from the key to the changed page."""
+    """Seconds of each move in the server, as the page gives them, and from the key press to the painted page."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
@@ -125,7 +126,7 @@ def in_browser(address: str, at_rest: int, moves: int) -> tuple[list[float], lis
         page.wait_for_function("window.Bokeh?.documents[0]?.get_model_by_name('trust') != null", timeout=60_000)
         page.evaluate(_WATCH)
         _wait_until_at_rest(page, at_rest)
-        page.wait_for_timeout(5000)  # until the edges along λ are counted: that is done once for a q and T
+        page.wait_for_timeout(5000)  # until the edges along λ are counted, once for each q and T
         page.locator(".noUi-handle").first.focus()
         for k in range(moves):
             page.keyboard.press("ArrowLeft" if k % 2 else "ArrowRight")

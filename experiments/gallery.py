@@ -1,9 +1,9 @@
-"""Draw the figures of docs/gallery.md: one small fit, then the code of the page as it stands there.
+"""Draw the figures of docs/gallery.md by running the code of that page.
 
     python -m experiments.gallery             write docs/assets/gallery/*.png
 
-Each figure of the page has a Python block above it whose last line gives `ax`. The blocks run here in order, so that a
-figure always is what the code beside it draws.
+Each figure of the page follows a Python block that assigns `ax`. The blocks run here in their order, the first of them
+a small fit, so that each figure is drawn by the code above it.
 """
 
 import re
@@ -18,7 +18,7 @@ LARGEST = 200_000  # bytes of a figure
 
 
 def main() -> None:
-    """Run the page and save what it draws."""
+    """Run the code of the page and save its figures."""
     matplotlib.use("Agg")
     FIGURES.mkdir(parents=True, exist_ok=True)
     variables: dict = {"__name__": "__gallery__"}

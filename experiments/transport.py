@@ -1,14 +1,15 @@
-"""Train τ, the one-dimensional transport every entry of every flow shares, and say how good it is.
+"""Train τ, the one-dimensional transport that all entries of all flows share, and report its accuracy.
 
     python -m experiments.transport            train, write the shipped weights and docs/tables/transport_kl.csv
-    python -m experiments.transport --check    only judge the weights that are shipped
+    python -m experiments.transport --check    only report the accuracy of the shipped weights
 
     minimize over θ   E_{(δ, κ, q)} [ KL(τ_θ # N(0, 1) ‖ p) + α · regression of quantiles ],
     p(x) = exp(−½(x − δ)² − κ|x|^q) / Z
 
-The divergence alone drops modes: where spike and slab are far apart it never sees the one it misses. The regression on
-exact quantiles, in asinh units of the spike's width, puts mass where it belongs and then fades. Conditions come from a
-pool with exact quantiles and log Z; those fitted worst are drawn more often. Every key is fixed.
+The divergence alone loses modes: if spike and slab are far apart, it has no gradient towards a mode without draws. The
+regression on exact quantiles, in asinh units of the spike's width, distributes the mass, and its weight α decreases
+during training. Conditions come from a pool with exact quantiles and log Z; those with the largest divergence are drawn
+more often. Every key is fixed.
 """
 
 import argparse
@@ -36,10 +37,10 @@ from ggmflow.flow.transport import (
     NUM_PARAMETERS,
     NUM_POWERS,
     Network,
-    _apply,
-    _bring_inside,
-    _shape,
+    apply_shape,
+    into_trained_range,
     load_network,
+    network_shape,
 )
 from ggmflow.model.target import absolute_power
 
@@ -53,12 +54,12 @@ LEARNING_RATE = 4e-3
 # Noise at which exact quantiles are known: 27 of equal probability and a few in the tails.
 KNOTS = np.concatenate([[-4.5, -3.7, -3.0], special.ndtri((np.arange(27) + 0.5) / 27), [3.0, 3.7, 4.5]])
 
-# The grid on which τ is judged; negative δ are mirror images.
+# The grid on which the divergence is reported; negative δ are mirror images.
 GRID_DELTA = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0)
 GRID_LOG_KAPPA = tuple(np.linspace(-6.0, 4.0, 11))
 GRID_Q = (0.1, 0.15, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0)
-BAR_MEAN, BAR_MAX = 0.01, 0.1
-# Beyond the range of training, as (δ, log κ): far to the side, hardly any penalty, far too much of it.
+LIMIT_MEAN, LIMIT_MAX = 0.01, 0.1
+# (δ, log κ) outside the trained range: δ too large, κ too small, κ too large.
 OUTSIDE = ((42.0, 0.0), (44.0, 3.0), (60.0, 0.0), (60.0, 5.0), (300.0, 3.0), (300.0, 7.0), (300.0, 10.0))
 OUTSIDE += ((2.0, -9.0), (2.0, -12.0), (2.0, 7.0), (2.0, 9.0), (20.0, 9.0))
 
@@ -75,7 +76,7 @@ class Conditions(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """Conditions and what is known exactly about them."""
+    """Conditions with exact log Z and quantiles."""
 
     conditions: Conditions
     log_normalizer: Float[Values, " c"]
@@ -83,7 +84,7 @@ class Pool(NamedTuple):
 
 
 def draw_conditions(rng: np.random.Generator, size: int) -> Conditions:
-    """Conditions over the whole range, more of them where flows need them most; δ ≥ 0."""
+    """Conditions over the whole range, more of them where flows use them most; δ ≥ 0."""
     near, far = rng.uniform(0, 7, size), np.exp(rng.uniform(np.log(3), np.log(DELTA_RANGE), size))
     everywhere, middle = rng.uniform(*LOG_KAPPA_RANGE, size), rng.uniform(-1.0, 3.6, size)
     usual, sharp, smooth = rng.uniform(0.1, 1.3, size), rng.uniform(0.09, 0.29, size), rng.uniform(1.0, 2.05, size)
@@ -97,7 +98,7 @@ def draw_conditions(rng: np.random.Generator, size: int) -> Conditions:
 def integrate(conditions: Conditions, size: int = 900) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """log Z of every condition, and its distribution function at the points x; both (c, 4·size − 2)."""
     delta, log_kappa, q = (value[:, None] for value in conditions)
-    # Logarithmic steps resolve the spike however narrow, linear ones the slab.
+    # Logarithmic steps resolve a spike of any width, linear ones the slab.
     low = np.minimum(-np.logaddexp(0, (log_kappa + np.log(q)) / q) - 12, -8)
     unit = np.linspace(0, 1, size)
     high = np.abs(delta) + 9
@@ -142,7 +143,7 @@ def initial_network(key: PRNGKeyArray) -> Network:
 def apply_all(network: Network, z: Float[Array, "c m"], conditions: Conditions) -> tuple[Array, Array]:
     """`transport` of m values of noise for each of c conditions; the network runs once per condition."""
     delta, log_kappa, q = (value[:, None] for value in conditions)
-    return _apply(z, _shape(network, _bring_inside(delta, log_kappa, q), q))
+    return apply_shape(z, network_shape(network, into_trained_range(delta, log_kappa, q), q))
 
 
 def log_ratio(z: Array, x: Array, log_dx: Array, conditions: Conditions) -> Float[Array, "c m"]:
@@ -179,7 +180,7 @@ def loss(network: Network, key: PRNGKeyArray, pool: Pool, cumulative: Array, alp
     kl = log_ratio(random, x[:, :NUM_STRATA], log_dx[:, :NUM_STRATA], conditions) + log_Z[:, None]
     inverse_spike = jnp.exp(jax.nn.softplus((conditions.log_kappa + jnp.log(conditions.q)) / conditions.q))[:, None]
     error = jnp.arcsinh(x[:, NUM_STRATA:] * inverse_spike) - jnp.arcsinh(quantiles * inverse_spike)
-    # Far-off quantiles are left alone: bounded, or a few hard conditions would rule the batch.
+    # Bounded, so that a few difficult conditions do not dominate the batch.
     return jnp.mean(kl) + alpha * jnp.mean(jnp.minimum(optax.huber_loss(error, delta=0.2), 5.0))
 
 
@@ -228,24 +229,24 @@ def grid_divergence(network: Network, delta, log_kappa, q) -> np.ndarray:
     log_Z, _, _ = integrate(conditions, 6000)
     with jax.enable_x64(True):
         network, conditions = jax.tree.map(lambda value: jnp.asarray(value, jnp.float64), (network, conditions))
-        # An even number of nodes: none on the cusp, which δ = 0 puts at z = 0.
+        # An even number of nodes, so that none is on the cusp, which is at z = 0 for δ = 0.
         return np.asarray(divergence(network, conditions, jnp.asarray(log_Z), 2800)).reshape(axes[0].shape)
 
 
 def report(network: Network, console: Console) -> np.ndarray:
-    """Print KL on the grid and beyond the trained range; return it on the grid."""
+    """Print the KL on the grid and outside the trained range; return that on the grid."""
     kl = grid_divergence(network, GRID_DELTA, GRID_LOG_KAPPA, GRID_Q)
-    verdict = "within" if kl.mean() <= BAR_MEAN and kl.max() <= BAR_MAX else "ABOVE"
+    verdict = "within" if kl.mean() <= LIMIT_MEAN and kl.max() <= LIMIT_MAX else "ABOVE"
     console.print(
         f"KL of τ on {kl.size} conditions, |δ| ≤ {GRID_DELTA[-1]:g}: mean {kl.mean():.5f}, max {kl.max():.4f}; "
-        f"{verdict} the bars {BAR_MEAN:g} and {BAR_MAX:g}"
+        f"{verdict} the limits {LIMIT_MEAN:g} and {LIMIT_MAX:g}"
     )
     table = Table("q \\ log κ", *(f"{value:g}" for value in GRID_LOG_KAPPA), title="mean over δ of KL · 10⁴")
     for q, row in zip(GRID_Q, kl.mean(0).T, strict=True):
         table.add_row(f"{q:g}", *(f"{1e4 * value:.0f}" for value in row))
     console.print(table)
     exponents = (0.25, 0.5, 1.0, 1.5, 2.0)
-    table = Table("δ, log κ", *(f"q = {q:g}" for q in exponents), title="beyond the trained range: KL")
+    table = Table("δ, log κ", *(f"q = {q:g}" for q in exponents), title="outside the trained range: KL")
     for delta, log_kappa in OUTSIDE:
         row = grid_divergence(network, [delta], [log_kappa], exponents)[0, 0]
         table.add_row(f"{delta:g}, {log_kappa:g}", *(f"{value:.2g}" for value in row))
@@ -267,7 +268,7 @@ def write_table(kl: np.ndarray, path: Path) -> None:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="only judge the shipped weights")
+    parser.add_argument("--check", action="store_true", help="only report the accuracy of the shipped weights")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"optimization steps, in blocks of {BLOCK}")
     parser.add_argument("--output", type=Path, default=WEIGHTS, help="where to write weights")
     arguments = parser.parse_args()

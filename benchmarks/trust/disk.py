@@ -33,7 +33,8 @@ from ggmflow.data.scatter import Scatter
 from ggmflow.estimator import graphical_flow as estimator
 from ggmflow.evidence.prior import write_prior
 from ggmflow.report import page
-from ggmflow.storage.archive import TEMPORARY, ModelFileError, read, write
+from ggmflow.storage.archive import ModelFileError, read, write
+from ggmflow.storage.replace import TEMPORARY
 from ggmflow.train import loop as train
 from ggmflow.views import export
 

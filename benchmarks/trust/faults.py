@@ -27,6 +27,7 @@ import pandas as pd
 from benchmarks.trust import Row
 from ggmflow.cli.run_record import CHECKPOINT, EDGES, MODEL, README, RECORD, REPORT, read_record
 from ggmflow.storage import archive
+from ggmflow.storage.replace import TEMPORARY
 
 SEED = 1
 OPTIONS = ["--lam", "2", "--q", "1", "--temperature", "1", "--steps", "100"]
@@ -209,7 +210,7 @@ def goes_on(stage: Stage, run: Path, before: Path | None) -> list[str]:
     elif bytes_of(run) != bytes_of(stage.whole):
         lost.append("goes on to another model")
     names = [path.name for path in run.iterdir()]
-    left = [name for name in names if name.startswith(archive.TEMPORARY) or name in (CHECKPOINT, ".next")]
+    left = [name for name in names if name.startswith(TEMPORARY) or name in (CHECKPOINT, ".next")]
     return lost + [f"leaves {name}" for name in left]
 
 
@@ -318,7 +319,7 @@ def end_by_signal(stage: Stage, rng: random.Random, count: int, number: int) -> 
         # Its last act is to give the signal back to the system: what comes then ends what was done already.
         shown += speech(result, (128 + number, 0, -number) if result.hit else (0,), "Interrupted")
         lost += damage(run)
-        left = [path.name for path in run.glob(f"{archive.TEMPORARY}*")] if run.exists() else []
+        left = [path.name for path in run.glob(f"{TEMPORARY}*")] if run.exists() else []
         lost += [f"left {name}" for name in left]
         if not reading:
             lost += goes_on(stage, run, None)
@@ -360,7 +361,7 @@ def fill_disk(stage: Stage, make: Callable[[Path], Any], reason: str) -> Found:
             if (after := contents(run)) != before:
                 changed = {file for file in before | after if before.get(file) != after.get(file)}
                 lost.append(f"{name} changed {', '.join(changed)}")
-            lost += [f"{name} left {path.name}" for path in run.rglob(f"{archive.TEMPORARY}*")]
+            lost += [f"{name} left {path.name}" for path in run.rglob(f"{TEMPORARY}*")]
     return Found(len(written), lost, shown)
 
 

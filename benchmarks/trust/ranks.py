@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from scipy import stats
 
 from ggmflow.plot import style
-from ggmflow.storage.archive import replacing
+from ggmflow.storage.replace import replacing
 
 FUNCTIONS = ("diagonal", "off-diagonal", "log det")
 L = 99  # draws that a rank is taken among

@@ -13,7 +13,7 @@ import pandas as pd
 
 from experiments.paper.record import EXPERIMENTS, experiment, read_about, read_tables
 from experiments.paper.text import filled, markdown
-from ggmflow.storage.archive import write_text
+from ggmflow.storage.replace import write_text
 
 _OPENING = """# The paper's results, and ours
 

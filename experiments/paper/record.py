@@ -18,7 +18,8 @@ import joblib
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ggmflow.storage.archive import replacing, versions, write_text
+from ggmflow.storage.archive import versions
+from ggmflow.storage.replace import replacing, write_text
 
 EXPERIMENTS = ("toy", "edges", "blanket", "runtime")
 ABOUT = "about.json"

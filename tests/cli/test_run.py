@@ -36,6 +36,7 @@ from ggmflow.cli.run_record import (
 from ggmflow.data.scatter import Scatter
 from ggmflow.estimator import graphical_flow as estimator
 from ggmflow.storage import archive
+from ggmflow.storage.replace import TEMPORARY
 from ggmflow.train.loop import CHUNK
 from ggmflow.views.export import entry_table
 from tests.support.models import TABLE
@@ -261,7 +262,7 @@ def crash_at(monkeypatch, count):
     def wrapped(name):
         def call(path, *args, **kwargs):
             if len(calls) >= count:
-                if name == "replace" and not calls[count:] and Path(path).name.startswith(archive.TEMPORARY):
+                if name == "replace" and not calls[count:] and Path(path).name.startswith(TEMPORARY):
                     Path(path).write_bytes(Path(path).read_bytes()[:10])
                 calls.append(name)
                 if name == "remove":  # a dead process removes no files

@@ -15,7 +15,7 @@ def draw(rng, n, cov=COV, mean=MEAN):
 
 
 def drop_at_random(rng, X, fraction):
-    """MCAR, but every row keeps at least one value."""
+    """Remove values completely at random, but keep at least one in every row."""
     absent = rng.random(X.shape) < fraction
     absent[absent.all(axis=1), 0] = False
     return np.where(absent, np.nan, X)
@@ -28,7 +28,7 @@ def random_problem(seed, n, d, fraction=0.2):
 
 
 def log_likelihood(X, mean, cov):
-    """Of the observed entries, row by row."""
+    """Log-likelihood of the observed entries, row by row."""
     seen = ~np.isnan(X)
     return sum(multivariate_normal.logpdf(x[o], mean[o], cov[np.ix_(o, o)]) for x, o in zip(X, seen, strict=True))
 
@@ -46,7 +46,7 @@ def test_complete_rows_give_their_scatter_matrix(n):
     assert result.converged
 
 
-def test_the_answer_tends_to_the_complete_one():
+def test_the_result_converges_to_that_of_complete_rows():
     rng = np.random.default_rng(1)
     X, u = draw(rng, 400), rng.random((400, 3))
     complete = np.cov(X.T, ddof=0)
@@ -79,7 +79,7 @@ def test_objective_is_the_observed_log_likelihood():
     np.testing.assert_allclose(result.objective[0], start, rtol=1e-12)
     end = log_likelihood(X, result.mean, result.matrix / 50)
     np.testing.assert_allclose(result.objective[-1], end, rtol=1e-12)
-    # A maximum: no direction leads up (steps far above the convergence error, in every entry of μ and Σ).
+    # A maximum: steps in every entry of μ and Σ, far larger than the convergence error, decrease it.
     for i in range(4):
         for sign in (-1, 1):
             assert log_likelihood(X, result.mean + sign * 1e-3 * np.eye(4)[i], result.matrix / 50) < end
@@ -98,7 +98,7 @@ def test_objective_is_penalized_by_the_ridge():
 
 @pytest.mark.parametrize(("n", "d", "ridge"), [(60, 4, 0.0), (60, 4, None), (20, 15, None), (10, 20, None)])
 @pytest.mark.parametrize("seed", range(3))
-def test_objective_never_falls(seed, n, d, ridge):
+def test_objective_never_decreases(seed, n, d, ridge):
     result = expected_scatter(random_problem(seed, n, d), ridge=ridge)
     assert result.converged
     assert len(result.objective) > 3
@@ -115,17 +115,17 @@ def test_few_rows_still_converge_to_a_semidefinite_matrix(n, d):
     assert eigenvalues[0] > -1e-12 * eigenvalues[-1]
 
 
-def test_units_do_not_matter():
+def test_the_result_is_equivariant_under_units():
     X, units = random_problem(4, 30, 4), np.array([1e-6, 1.0, 1e3, 1e6])
     a, b = expected_scatter(X), expected_scatter(X * units)
     np.testing.assert_allclose(a.matrix * np.outer(units, units), b.matrix, rtol=1e-8)
     np.testing.assert_allclose(a.mean * units, b.mean, rtol=1e-8)
 
 
-# ---------------------------------------------------------------- failure is data with a message
+# ---------------------------------------------------------------- failures
 
 
-def test_giving_up_is_reported():
+def test_a_run_without_convergence_is_reported():
     result = expected_scatter(random_problem(0, 30, 4), max_iter=2)
     assert not result.converged
     assert len(result.objective) == 2
@@ -133,7 +133,7 @@ def test_giving_up_is_reported():
     assert np.isfinite(result.matrix).all()
 
 
-def test_plain_em_refuses_collinear_columns():
+def test_plain_em_raises_for_collinear_columns():
     X = draw(np.random.default_rng(0), 30)
     X[:, 1] = 2 * X[:, 0]
     X[::3, 2] = np.nan
@@ -143,7 +143,7 @@ def test_plain_em_refuses_collinear_columns():
 
 
 @pytest.mark.parametrize("where", [np.s_[0, :], np.s_[:, 0]])
-def test_empty_rows_and_columns_are_refused(where):
+def test_empty_rows_and_columns_raise(where):
     X = random_problem(0, 30, 3)
     X[where] = np.nan
     with pytest.raises(ValueError, match="an observed value in every row and in every column"):
@@ -153,12 +153,12 @@ def test_empty_rows_and_columns_are_refused(where):
 # ---------------------------------------------------------------- bias over data sets
 
 ENTRIES = np.triu_indices(3)
-FALSE_ALARM = 1e-4  # of each unbiasedness test below, over its 9 t-statistics (Bonferroni), had the key not been fixed
+FALSE_ALARM = 1e-4  # rate of each unbiasedness test below, over its 9 t-statistics (Bonferroni), if keys were random
 
 
 def em(X):
     result = expected_scatter(X)
-    # ddof=1 takes out the part of the maximum-likelihood bias that complete data have as well.
+    # ddof=1 removes the part of the maximum-likelihood bias that complete data have as well.
     return result.mean, result.matrix / (len(X) - 1)
 
 
@@ -177,7 +177,7 @@ def mcar(rng, X):
 
 
 def mar(rng, X):
-    """The second column is missing mostly where the first, always seen, is large."""
+    """Remove most values of the second column where the first, which is always observed, is large."""
     X = X.copy()
     X[(rng.random(len(X)) < 0.9) & (X[:, 0] > MEAN[0]), 1] = np.nan
     return X
@@ -205,5 +205,5 @@ def test_em_is_unbiased(remove):
 @pytest.mark.parametrize(
     ("estimate", "remove"), [(mean_imputation, mcar), (mean_imputation, mar), (complete_rows, mar)]
 )
-def test_the_bias_test_would_catch_lesser_methods(estimate, remove):
+def test_the_bias_test_detects_biased_methods(estimate, remove):
     assert np.abs(bias_statistics(estimate, remove)).max() > 3 * LIMIT

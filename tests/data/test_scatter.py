@@ -1,4 +1,4 @@
-"""Scatter: what it computes, what it accepts, and what it says about what it cannot use."""
+"""Scatter: its statistics, the tables that it accepts, and messages about those that it cannot use."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ def assert_same(a: Scatter, b: Scatter):
     assert (a.n, a.names) == (b.n, b.names)
 
 
-# ---------------------------------------------------------------- what it computes
+# ---------------------------------------------------------------- statistics
 
 
 @pytest.mark.parametrize("standardize", [True, False])
@@ -48,7 +48,7 @@ def test_scatter_of_complete_data(standardize):
     assert (scatter.n, scatter.n_features, scatter.names) == (30, 4, ("x0", "x1", "x2", "x3"))
 
 
-def test_mean_and_scale_lead_back_to_the_data():
+def test_mean_and_scale_define_the_working_scale():
     scatter = Scatter.from_data(X)
     working = (X - scatter.mean) / scatter.scale
     np.testing.assert_allclose(working.T @ working, scatter.matrix, rtol=1e-12, atol=1e-12)
@@ -82,9 +82,9 @@ def test_extreme_scales(exponent, offset):
     np.testing.assert_allclose(scatter.mean[0], base[:, 0].mean() * factor, rtol=1e-9)
 
 
-def test_a_mean_far_from_zero_loses_no_more_than_the_data_did():
+def test_a_mean_far_from_zero_costs_no_accuracy():
     exact = np.array([[0.0, 1.0], [1.0, 0.0], [3.0, 5.0]])
-    shifted = exact + np.array([2.0**50, 0.0])  # no rounding here, but the mean, 2⁵⁰ + 4/3, has only quarters
+    shifted = exact + np.array([2.0**50, 0.0])  # exact, but the mean 2⁵⁰ + 4/3 is rounded to a multiple of 1/4
     np.testing.assert_allclose(Scatter.from_data(shifted).scale, exact.std(axis=0), rtol=1e-14)
     np.testing.assert_allclose(Scatter.from_data(shifted).matrix, Scatter.from_data(exact).matrix, rtol=1e-14)
 
@@ -119,7 +119,7 @@ def test_float16_is_widened_before_arithmetic():
     ],
     ids=lambda c: f"{type(c).__module__.split('.')[0]}-{c.dtype}",
 )
-def test_frames_keep_names_and_accept_what_is_a_number(column):
+def test_frames_keep_names_and_accept_numbers_of_all_types(column):
     frame = (pl if isinstance(column, pl.Series) else pd).DataFrame({"first": column, "second": [3.0, 1.0, 7.0]})
     expected = np.column_stack([[float(value) for value in column], [3.0, 1.0, 7.0]])
     assert_same(Scatter.from_data(frame), Scatter.from_data(expected, names=["first", "second"]))
@@ -136,7 +136,7 @@ def test_frames_keep_names_and_accept_what_is_a_number(column):
     ],
     ids=["Int64", "object", "NA", "polars", "masked"],
 )
-def test_every_kind_of_missing_value_is_seen(frame):
+def test_every_kind_of_missing_value_is_found(frame):
     with pytest.raises(ValueError, match=r"column '(a|x0)', row 1 is missing \(NaN; 1 in all\)"):
         Scatter.from_data(frame)
     dropped = Scatter.from_data(frame, missing="drop", names=["a", "b"])
@@ -186,9 +186,9 @@ def test_csv_written_by_pandas_without_names(tmp_path):
     np.testing.assert_array_equal(scatter.matrix, Scatter.from_data(X).matrix)
 
 
-@pytest.mark.parametrize("word", ["", "NA", "NaN", "nan", "N/A", "null", "None", " "])
-def test_csv_missing_values(tmp_path, word):
-    (tmp_path / "table.csv").write_text(f"a,b\n1,2\n3,{word}\n3,5\n2,1\n")
+@pytest.mark.parametrize("text", ["", "NA", "NaN", "nan", "N/A", "null", "None", " "])
+def test_csv_missing_values(tmp_path, text):
+    (tmp_path / "table.csv").write_text(f"a,b\n1,2\n3,{text}\n3,5\n2,1\n")
     with pytest.raises(ValueError, match="column 'b', line 3 is missing"):
         Scatter.from_data(tmp_path / "table.csv")
     dropped = Scatter.from_data(tmp_path / "table.csv", missing="drop")
@@ -206,7 +206,7 @@ def test_normal_scores_by_hand():
     np.testing.assert_allclose(scatter.mean, scores.mean(axis=0), atol=1e-15)
 
 
-def test_normal_scores_ignore_monotone_transforms():
+def test_normal_scores_are_invariant_under_monotone_transforms():
     stretched = Scatter.from_data(np.sinh(X / X.std(axis=0)), transform="nonparanormal")
     assert_same(stretched, Scatter.from_data(X, transform="nonparanormal"))
 
@@ -228,7 +228,7 @@ def test_normal_scores_leave_missing_values_in_place():
 # ---------------------------------------------------------------- missing values
 
 
-def test_em_without_missing_values_is_exactly_the_complete_answer():
+def test_without_missing_values_em_and_drop_change_nothing():
     assert_same(Scatter.from_data(X, missing="em"), Scatter.from_data(X))
     assert_same(Scatter.from_data(X, missing="drop"), Scatter.from_data(X))
 
@@ -246,7 +246,7 @@ def test_em_in_both_scales(standardize):
     result = expected_scatter(table)
     np.testing.assert_allclose(scatter.mean, result.mean, rtol=1e-10)
     np.testing.assert_allclose(restored, result.matrix / 30, rtol=1e-10)
-    # Column 0 is complete, so its moments are its own.
+    # Column 0 is complete, so its moments are those of its values.
     np.testing.assert_allclose(restored[0, 0], X[:, 0].var(), rtol=1e-12)
 
 
@@ -265,7 +265,7 @@ def test_em_leaves_out_empty_rows_with_a_warning():
     assert_same(scatter, Scatter.from_data(X))
 
 
-def test_em_warns_about_columns_never_seen_together():
+def test_em_warns_about_columns_never_observed_together():
     table = X.copy()
     table[:15, 0] = table[15:, 1] = np.nan
     with pytest.warns(UserWarning, match="'x0' and 'x1' are never observed together: .*leave one out"):
@@ -348,7 +348,7 @@ def test_index(query, positions):
         ({"age": 1}, TypeError, "not dict"),
     ],
 )
-def test_index_says_what_is_wrong(query, error, message):
+def test_bad_queries_are_named(query, error, message):
     with pytest.raises(error, match=message):
         NAMED.index(query)
 
@@ -361,7 +361,7 @@ def test_reorder():
         NAMED.reorder([0, 1])
 
 
-# ---------------------------------------------------------------- what it says about what it cannot use
+# ---------------------------------------------------------------- messages
 
 FRAME = pd.DataFrame({"a": [1.0, 2, 3], "b": [2.0, 1, 5]})
 BAD_DATA = {
@@ -435,7 +435,7 @@ BAD_OPTIONS = {
     "missing as a table": ({"missing": FRAME}, SMALL, "missing must be"),
     "transform as a table": ({"transform": FRAME}, SMALL, "transform must be"),
     "names as a number": ({"names": 5}, SMALL, "names must be a sequence of column names, got 5"),
-    "names as an array of none": ({"names": np.array(5)}, SMALL, "names must be a sequence of column names"),
+    "names as a number in an array": ({"names": np.array(5)}, SMALL, "names must be a sequence of column names"),
     "drop as a number": ({"drop": 5}, SMALL, "drop must be a sequence of column names, got 5"),
     "delimiter as a number": ({"delimiter": 5}, SMALL, "delimiter must be one character.*got 5"),
     "decimal as a number": ({"decimal": 5}, SMALL, "decimal must be"),
@@ -530,7 +530,7 @@ DIALECTS = {
 
 
 @pytest.mark.parametrize(("text", "options"), DIALECTS.values(), ids=DIALECTS.keys())
-def test_files_with_other_signs(tmp_path, text, options):
+def test_other_delimiters_and_decimal_signs(tmp_path, text, options):
     (tmp_path / "table.csv").write_text(text)
     scatter = Scatter.from_data(tmp_path / "table.csv", standardize=False, **options)
     assert scatter.names == ("a", "b")
@@ -538,17 +538,17 @@ def test_files_with_other_signs(tmp_path, text, options):
 
 
 BAD_DIALECTS = {
-    "wrong sign": ("a,b\n1,2\n3,5\n", {"delimiter": ";"}, "separated by commas, not semicolons.*delimiter=','"),
-    "unseen decimals": ("a;b\n1,5;2\n3;4\n", {"delimiter": ";"}, r"column 'a', line 2: .*'1,5'; .*decimal=','"),
+    "wrong delimiter": ("a,b\n1,2\n3,5\n", {"delimiter": ";"}, "separated by commas, not semicolons.*delimiter=','"),
+    "decimal commas": ("a;b\n1,5;2\n3;4\n", {"delimiter": ";"}, r"column 'a', line 2: .*'1,5'; .*decimal=','"),
     "points": ("a;b\n1,5;2\n1.234;4\n", {"delimiter": ";", "decimal": ","}, r"line 3: '1\.234' has a point"),
     "two characters": ("a", {"delimiter": "::"}, "one character between fields"),
-    "no sign": ("a", {"decimal": "x"}, r"decimal must be '\.' or ','"),
+    "no decimal sign": ("a", {"decimal": "x"}, r"decimal must be '\.' or ','"),
     "same": ("a", {"decimal": ","}, "both fields and decimals"),
 }
 
 
 @pytest.mark.parametrize(("text", "options", "message"), BAD_DIALECTS.values(), ids=BAD_DIALECTS.keys())
-def test_wrong_signs_are_named(tmp_path, text, options, message):
+def test_wrong_delimiters_and_decimal_signs_are_named(tmp_path, text, options, message):
     (tmp_path / "table.csv").write_text(text)
     with pytest.raises(ValueError, match=message):
         Scatter.from_data(tmp_path / "table.csv", **options)
@@ -607,7 +607,7 @@ def test_bad_covariance_is_named(cov, n, message):
         ({"names": ("a",)}, "1 names were given for 2 columns"),
     ],
 )
-def test_the_constructor_checks_too(change, message):
+def test_the_constructor_checks_its_arguments(change, message):
     fields = {"matrix": np.eye(2), "n": 3, "mean": np.zeros(2), "scale": np.ones(2), "names": ("a", "b")}
     with pytest.raises(ValueError, match=message):
         Scatter(**(fields | change))
@@ -623,7 +623,7 @@ def test_polars_is_not_imported():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_number_that_is_another_columns_name_is_refused():
+def test_a_number_that_is_the_name_of_another_column_raises():
     shifted = Scatter.from_data(pd.DataFrame(X, columns=[1, 2, 3, 4]))
     with pytest.raises(ValueError, match="1 may mean the column named '1' or position 1, which is column '2'"):
         shifted.index([1])

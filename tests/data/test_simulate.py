@@ -1,4 +1,4 @@
-"""Simulated truths have unit variances and the promised edges; samples have the promised covariance."""
+"""Simulated precisions have unit variances and the requested edges; samples have the right covariance."""
 
 import ast
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_seeds_repeat_and_differ(graph):
     np.testing.assert_array_equal(first, sparse_precision(20, graph=graph, random_state=0))
     generator = np.random.default_rng(0)
     np.testing.assert_array_equal(first, sparse_precision(20, graph=graph, random_state=generator))
-    # A generator moves on, so the next draw is new; so are other seeds, and None.
+    # A second draw of the same generator differs, as do other seeds and None.
     others = [sparse_precision(20, graph=graph, random_state=state) for state in (generator, 1, 2, None, None)]
     for i, other in enumerate(others):
         for another in [first, *others[:i]]:
@@ -64,7 +64,7 @@ def test_weights_and_signs(graph):
     precision = sparse_precision(100, graph=graph, weights=(0.3, 0.6), random_state=0)
     partial = partial_correlations(precision)
     magnitude = np.abs(partial[partial != 0])
-    # The ridge divides all partial correlations by the same number: ratios stay within 0.6/0.3.
+    # The ridge divides all partial correlations by the same number: ratios are at most 0.6/0.3.
     assert 1.6 < magnitude.max() / magnitude.min() <= 2 * (1 + 1e-9)
     assert magnitude.max() <= 0.6
     # Signs are fair coins: for k edges the share is 0.5 ± 5 standard errors, false alarm rate 6e-7.
@@ -134,7 +134,7 @@ def test_alpha_controls_sparsity():
 
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_sample_covariance_and_mean(graph):
-    """False alarm rate 1e-4 per graph (Bonferroni over all entries), had the key not been fixed."""
+    """False alarm rate 1e-4 per graph (Bonferroni over all entries) if the key were random."""
     d, n = 12, 20_000
     precision = sparse_precision(d, graph=graph, random_state=0)
     cov = np.linalg.inv(precision)
@@ -145,7 +145,7 @@ def test_sample_covariance_and_mean(graph):
     limit = norm.isf(1e-4 / 2 / (d * (d + 1) / 2 + d))
     assert np.abs(z_cov).max() < limit
     assert np.abs(z_mean).max() < limit
-    # A sampler that forgot the transpose, x = L⁻¹z, has another covariance: the test must see it.
+    # A sampler without the transpose, x = L⁻¹z, has another covariance, which the test must detect.
     L = np.linalg.cholesky(precision)
     wrong = np.linalg.inv(L) @ np.linalg.inv(L).T
     assert np.abs((wrong - cov) / np.sqrt((cov**2 + 1) / n)).max() > 2 * limit
@@ -163,7 +163,7 @@ def test_toy_problem():
     again, _ = toy_problem(random_state=0)
     np.testing.assert_array_equal(X, again)
     truths = [toy_problem(random_state=seed)[1] for seed in range(10)]
-    # The published comparison reused one truth ten times; ours are ten.
+    # The published comparison used one truth ten times; these are ten different ones.
     assert len({truth.tobytes() for truth in truths}) == 10
     X, precision = toy_problem(n_features=4, n_samples=7, alpha=1.0, random_state=0)
     assert X.shape == (7, 4)
@@ -218,8 +218,8 @@ def test_bad_samples(precision, n_samples, message):
         sample_gaussian(precision, n_samples)
 
 
-def test_simulate_stands_alone():
-    """simulate is a room beside data, so it may not import it, or anything else of ours."""
+def test_simulate_imports_no_other_module_of_ggmflow():
+    """It needs neither tables nor checks, and thus loads quickly."""
     tree = ast.parse(Path(simulate.__file__).read_text(encoding="utf-8"))
     imported = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     imported |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}

@@ -1,4 +1,4 @@
-"""Scatter.working: new rows go the way of the old ones; and what a Scatter holds survives storage."""
+"""Scatter.working transforms new rows as the first ones; storage preserves all values of a Scatter."""
 
 import json
 
@@ -24,19 +24,19 @@ OPTIONS = [
 
 
 def scores(knots, x):
-    """Of one column, through the public method and with mean and scale undone."""
+    """Scores of one column: the result of the public method without centring and scaling."""
     other = np.arange(len(knots)) % 2
     scatter = Scatter.from_data(np.column_stack([knots, other]), transform="nonparanormal")
     w = scatter.working(np.column_stack([x, np.zeros(len(x))]))[:, 0]
     return w * scatter.scale[0] + scatter.mean[0]
 
 
-# ---------------------------------------------------------------- the rows that were there
+# ---------------------------------------------------------------- the rows of the fit
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
-def test_the_same_rows_give_the_matrix_back(table, options):
+def test_the_same_rows_reproduce_the_matrix(table, options):
     scatter = Scatter.from_data(table, **options)
     w = scatter.working(table)
     assert w.shape == table.shape
@@ -61,13 +61,13 @@ def test_observed_values_of_incomplete_columns_keep_their_scores():
     assert np.isnan(scatter.observed).any() and not np.isnan(scatter.observed).all(axis=0).any()
 
 
-def test_dropped_rows_leave_no_trace():
+def test_observed_values_are_those_of_complete_rows_after_drop():
     scatter = Scatter.from_data(HOLES, transform="nonparanormal", missing="drop")
     assert len(scatter.observed) == scatter.n < 30
     assert not np.isnan(scatter.observed).any()
 
 
-def test_without_a_transform_nothing_is_kept():
+def test_without_a_transform_there_are_no_observed_values():
     for scatter in (Scatter.from_data(X), Scatter.from_covariance(np.cov(X.T), 30)):
         assert scatter.observed is None and scatter.transform is None
     assert Scatter.from_data(X, transform="nonparanormal").transform == "nonparanormal"
@@ -110,7 +110,7 @@ def test_scores_between_observed_values_by_hand():
     ],
     ids=["normal", "tied", "huge", "subnormal", "near", "wide"],
 )
-def test_scores_rise_from_the_first_to_the_last(knots):
+def test_scores_increase_from_the_first_to_the_last(knots):
     middle = np.sort(knots)
     steps = np.linspace(0, 1, 50)[:, None]
     x = np.unique(((1 - steps) * middle[:-1] + steps * middle[1:]).ravel())
@@ -122,8 +122,8 @@ def test_scores_rise_from_the_first_to_the_last(knots):
     np.testing.assert_allclose([s[0], s[-1]], [bound.min(), bound.max()], atol=1e-14)
 
 
-def test_scores_have_no_jumps():
-    """The largest step between 10 000 points is that of the steepest piece, not of a jump."""
+def test_scores_are_continuous():
+    """The largest step between 10 000 points is not above the largest slope times their distance."""
     knots = np.sort(X[:, 0])
     x = np.linspace(knots[0] - 1, knots[-1] + 1, 10_001)
     slope = np.max(np.diff(scores(knots, knots)) / np.diff(knots))
@@ -146,7 +146,7 @@ def test_columns_of_a_table_are_found_by_name(tmp_path, options):
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_reorder_takes_the_transform_along(options):
+def test_reorder_keeps_the_transform(options):
     scatter = Scatter.from_data(TIED, names=NAMES, **options)
     order = [2, 0, 3, 1]
     np.testing.assert_array_equal(scatter.reorder(order).working(TIED[:, order]), scatter.working(TIED)[:, order])

@@ -1,4 +1,4 @@
-"""The explorer in a browser: what it shows is what the Python API gives, and names are only names."""
+"""The explorer in a browser: it shows the numbers of the Python API, and names are never HTML or scripts."""
 
 import asyncio
 import html
@@ -15,8 +15,8 @@ from bokeh.models import ColumnDataSource, Div
 from ggmflow.estimator import graphical_flow as estimator
 from ggmflow.explorer import make_document, prepare
 from ggmflow.explorer.changes import Changes
-from ggmflow.explorer.server import _listen, _stop
-from ggmflow.explorer.session import RULES
+from ggmflow.explorer.server import listen, stop
+from ggmflow.explorer.state import RULES
 from ggmflow.model.conditions import Choice
 from ggmflow.views.export import entry_table
 from ggmflow.views.pairs import Surface, middle, num_draws_of
@@ -34,16 +34,16 @@ QUERY = [f"query {k}" for k in range(6)]
 
 
 def until(page, condition, seconds=20):
-    """Wait for something to be true, and no longer than needed."""
+    """Wait until a condition is true."""
     for _ in range(20 * seconds):
         if condition():
             return
         page.wait_for_timeout(50)
-    raise AssertionError("it did not happen")
+    raise AssertionError("the condition did not become true")
 
 
 def fitted(names, n_samples, **parameters):
-    """An untrained flow for a chain of strongly related columns."""
+    """An untrained flow for a chain of strongly correlated columns."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n_samples, len(names)))
     for k in range(1, len(names)):
@@ -55,21 +55,21 @@ def fitted(names, n_samples, **parameters):
 
 @pytest.fixture(scope="module")
 def start_server():
-    """Serve what `prepare` gave; stopped at the end."""
+    """A function that serves prepared models; the servers are stopped at the end."""
     running = []
 
     def start(prepared):
         ready, address = threading.Event(), []
 
         async def main():
-            server, url = await _listen(lambda doc: make_document(doc, prepared), 0)
+            server, url = await listen(lambda doc: make_document(doc, prepared), 0)
             server.start()
-            stop = asyncio.Event()
+            stopped = asyncio.Event()
             address.append(url)
-            running.append((asyncio.get_running_loop(), stop, thread))
+            running.append((asyncio.get_running_loop(), stopped, thread))
             ready.set()
-            await stop.wait()
-            await _stop(server)
+            await stopped.wait()
+            await stop(server)
 
         thread = threading.Thread(target=lambda: asyncio.run(main()))
         thread.start()
@@ -77,14 +77,14 @@ def start_server():
         return address[0]
 
     yield start
-    for loop, stop, thread in running:
-        loop.call_soon_threadsafe(stop.set)
+    for loop, stopped, thread in running:
+        loop.call_soon_threadsafe(stopped.set)
         thread.join(20)
 
 
 @pytest.fixture(scope="module")
 def small(start_server):
-    """d = 5 with names that would like to be more than names; an evidence surface with a known top."""
+    """d = 5 with names that contain HTML and TeX; an evidence surface with a known maximum."""
     model = fitted(NAMES, 60)
     lam, q = np.geomspace(*model.lam_range_, 9), np.linspace(*model.q_range_, 5)
     surface = Surface(lam, q, -((np.log(lam / lam[4])[:, None]) ** 2) - (q - q[2]) ** 2, Choice(lam[4], q[2], ()))
@@ -106,18 +106,19 @@ def page(page):
     return page
 
 
-def model_of(page, name, what):
-    return page.evaluate(f"Bokeh.documents[0].get_model_by_name({name!r}).{what}")
+def property_of(page, name, label):
+    """A property of a model of the page."""
+    return page.evaluate(f"Bokeh.documents[0].get_model_by_name({name!r}).{label}")
 
 
 def wait_at_rest(page, model):
-    """Wait until the page is redrawn with all its draws and stays so; the condition shown."""
+    """Wait until the page is redrawn with all draws and does not change; returns the condition shown."""
     wanted = f"num_draws={num_draws_of(model)})"
     text = "Bokeh.documents[0]?.get_model_by_name('trust')?.text"
     known = None
     while True:
         page.wait_for_function(f"{text}?.includes({wanted!r})", timeout=60_000)
-        shown = re.search(r"model\.posterior\((.*), num_draws=(\d+)", model_of(page, "trust", "text"))
+        shown = re.search(r"model\.posterior\((.*), num_draws=(\d+)", property_of(page, "trust", "text"))
         if known is not None and shown[0] == known:
             lam, q, temperature = [*map(float, shown[1].split(", ")), 1.0][:3]
             return lam, q, temperature, int(shown[2])
@@ -126,7 +127,7 @@ def wait_at_rest(page, model):
 
 
 def columns_of(page, source):
-    """What a source of the page holds."""
+    """Columns of a data source of the page."""
     return page.evaluate(
         f"(() => {{const {{data}} = {source};"
         "const entries = data instanceof Map ? [...data] : Object.entries(data);"
@@ -135,7 +136,7 @@ def columns_of(page, source):
 
 
 def listed(page):
-    """The table of the page, as it is read."""
+    """The texts of the table of edges."""
     cells = "[...r.cells].map((c) => c.textContent)"
     shown = page.evaluate(
         "(() => {const v = Bokeh.index.find_one(Bokeh.documents[0].get_model_by_name('pairs'));"
@@ -150,13 +151,13 @@ def listed(page):
 
 
 def drawn(page):
-    """The lines of the network: first comes the halo of what is selected, then the edges."""
+    """Columns of the edges of the network; the first segments are the halo of the selected pair."""
     segments = "Bokeh.documents[0].get_model_by_name('network').renderers.filter(r => r.glyph.type == 'Segment')"
     return columns_of(page, f"{segments}[1].data_source")
 
 
 def nodes_of(page):
-    """Name of every node, and where it is on the screen."""
+    """Name of every node, and its position on the screen."""
     return page.evaluate(
         "(() => {const v = Bokeh.index.find_one(Bokeh.documents[0].get_model_by_name('network'));"
         "const {x, y} = v.el.getBoundingClientRect(); const f = v.frame;"
@@ -168,7 +169,7 @@ def nodes_of(page):
 
 
 def check_values(page, model):
-    """Table and headline are those of the posterior at the condition shown."""
+    """Assert that table and headline are those of the posterior at the condition shown."""
     lam, q, temperature, num_draws = wait_at_rest(page, model)
     post = model.posterior(lam, q, temperature, num_draws=num_draws)
     table = post.summary()
@@ -182,9 +183,9 @@ def check_values(page, model):
     np.testing.assert_allclose(shown["association"], table["association"], atol=1e-9)
     np.testing.assert_allclose(shown["lower"], lower[at], atol=1e-9)
     np.testing.assert_allclose(shown["upper"], upper[at], atol=1e-9)
-    assert model_of(page, "state", "text").startswith(f"<h2>{len(table)} edge")
+    assert property_of(page, "state", "text").startswith(f"<h2>{len(table)} edge")
     assert len(drawn(page)["x0"]) == len(table)
-    # The cells, the strongest first.
+    # The cells, the strongest edge first.
     expected = pd.DataFrame({"association": table["association"], "lower": lower[at], "upper": upper[at]})
     expected = expected.map(lambda value: f"{round(value, 2) + 0.0:+.2f}").reset_index()
     if temperature == 1:
@@ -194,7 +195,7 @@ def check_values(page, model):
 
 
 def wait_for_change(page, text):
-    """Wait until the condition shown is another one."""
+    """Wait until the text below the network has changed."""
     page.wait_for_function(f"Bokeh.documents[0].get_model_by_name('trust').text != {json.dumps(text)}", timeout=60_000)
 
 
@@ -210,7 +211,7 @@ def test_values_are_those_of_the_posterior_and_sliders_change_the_graph(small, p
     check_values(page, model)
     assert wait_at_rest(page, model)[:2] == pytest.approx(middle(model)[:2], rel=1e-3)
     lines = drawn(page)
-    before = model_of(page, "trust", "text")
+    before = property_of(page, "trust", "text")
     press(page, 0, "End", 1)
     wait_for_change(page, before)
     assert wait_at_rest(page, model)[0] == model.lam_range_[1]
@@ -232,26 +233,28 @@ def test_only_a_posterior_has_intervals_and_probabilities(small, page):
     def check_posterior():
         assert wait_at_rest(page, model)[2] == 1
         for name, text in probabilities.items():
-            assert text in model_of(page, name, "text")
-        assert "90 % intervals" in model_of(page, "chosen", "text")
+            assert text in property_of(page, name, "text")
+        assert "90 % intervals" in property_of(page, "chosen", "text")
         assert page.get_by_text("not a credible interval").count() == 0 and page.locator(".note").count() == 0
         assert "P(edge)" in listed(page)
 
     check_posterior()
     press(page, 2, "Home", 1)
     page.wait_for_function("Bokeh.documents[0].get_model_by_name('trust').text.includes(', 0.01, num')", timeout=60_000)
-    for label in RULES:  # none of them may bring the probabilities back
+    for label in RULES:  # none of them shows probabilities
         page.locator("select").select_option(label)
         assert wait_at_rest(page, model)[2] == 0.01
         for name, text in probabilities.items():
-            assert text not in model_of(page, name, "text") and "by expectation" not in model_of(page, name, "text")
+            assert text not in property_of(page, name, "text") and "by expectation" not in property_of(
+                page, name, "text"
+            )
         for name in ("chosen", "clicked", "listed"):
-            shown = model_of(page, name, "text")
+            shown = property_of(page, name, "text")
             assert "pread at T = 0.01, not a credible interval" in shown or "none qualifies" in shown
         assert "Not the posterior" in page.locator(".note").inner_text()
         until(page, lambda: "P(edge)" not in listed(page))
     page.locator("select").select_option(next(iter(RULES)))
-    before = model_of(page, "trust", "text")
+    before = property_of(page, "trust", "text")
     press(page, 2, "End", 1)
     wait_for_change(page, before)
     check_posterior()
@@ -270,9 +273,9 @@ def test_rules_select_the_edges_of_the_api(blanket, page):
         *condition, num_draws = wait_at_rest(page, model)
         post = model.posterior(*condition, num_draws=num_draws)
         table = entry_table(post, level, rule)
-        until(page, lambda words=table.attrs["rule"]: html.escape(words) in model_of(page, "state", "text"))
+        until(page, lambda rule=table.attrs["rule"]: html.escape(rule) in property_of(page, "state", "text"))
         expected = table[table["edge"]].set_index(["row", "column"])
-        # What the words above are true of may still be the quick drawing of a moment ago.
+        # The text may be correct already for the view of few draws that was shown before.
         lowest = expected["association_lower"].sort_values().to_numpy()
         until(page, lambda low=lowest: np.array_equal(np.sort(drawn(page)["lower"]).round(9), low.round(9)))
         lines = pd.DataFrame({name: drawn(page)[name] for name in ("row", "column", "lower")})
@@ -282,7 +285,7 @@ def test_rules_select_the_edges_of_the_api(blanket, page):
         assert len(most) == min(200, len(expected)) and set(most.index) <= set(expected.index)
         np.testing.assert_allclose(shown["lower"], expected["association_lower"].loc[shown.index], atol=1e-9)
         found.add(frozenset(expected.index))
-    assert len(found) > 2  # or nothing would have been seen to change
+    assert len(found) > 2  # or the test would not have seen a change
 
 
 def test_the_ring_can_be_dragged(small, page):
@@ -295,7 +298,7 @@ def test_the_ring_can_be_dragged(small, page):
         "return [x + left, y + top, width, height]})()"
     )
     x, y, width, height = box
-    before = model_of(page, "trust", "text")
+    before = property_of(page, "trust", "text")
     page.mouse.move(x + width / 2, y + height / 2)
     page.mouse.down()
     page.mouse.move(x + 0.6 * width, y + 0.4 * height, steps=4)
@@ -307,14 +310,14 @@ def test_the_ring_can_be_dragged(small, page):
     assert np.log(lam) == pytest.approx(low + (0.8 * 1.1 - 0.05) * (high - low), abs=0.1)
     assert q == pytest.approx(0.25 + 0.8 * 1.14 - 0.07, abs=0.05)
     check_values(page, model)
-    before = model_of(page, "trust", "text")
+    before = property_of(page, "trust", "text")
     page.get_by_text("Go to the highest evidence").click()
     wait_for_change(page, before)
     assert wait_at_rest(page, model)[:2] == pytest.approx(middle(model)[:2], rel=1e-3)
 
 
-def test_names_are_only_names(small, page):
-    """In labels, tooltips, table, search and headings."""
+def test_names_are_never_interpreted(small, page):
+    """Neither in labels nor in tooltips, table, search and headings."""
     model, address = small
     page.goto(address)
     wait_at_rest(page, model)
@@ -325,7 +328,7 @@ def test_names_are_only_names(small, page):
     # Tooltips of all nodes.
     assert sorted(name for name, *_ in nodes_of(page)) == sorted(NAMES)
     for k in range(len(NAMES)):
-        name, x, y = nodes_of(page)[k]  # a long name in a heading may have moved them
+        name, x, y = nodes_of(page)[k]  # a long name in a heading may have moved the nodes
         page.mouse.move(x, y)
         until(page, lambda name=name: name in " ".join(page.locator("[class*=ooltip]").all_text_contents()))
         page.mouse.click(x, y)
@@ -338,7 +341,7 @@ def test_names_are_only_names(small, page):
     assert page.locator("img[src=x]").count() == 0 and page.locator("mjx-container").count() == 0
 
 
-def test_the_table_is_sorted_and_chooses_a_pair(small, page):
+def test_the_table_is_sorted_and_selects_a_pair(small, page):
     model, address = small
     page.goto(address)
     wait_at_rest(page, model)
@@ -353,17 +356,17 @@ def test_the_table_is_sorted_and_chooses_a_pair(small, page):
     last = listed(page).iloc[-1]
     page.locator("tr[data-pair]").last.click()
     for side in ("row", "column"):
-        until(page, lambda side=side: html.escape(last[side]) in model_of(page, "clicked", "text"))
+        until(page, lambda side=side: html.escape(last[side]) in property_of(page, "clicked", "text"))
     until(page, lambda: page.locator("tr.on").all_text_contents() == ["".join(last)])
-    # Every click counts, also one on the same row after another pair was chosen elsewhere.
+    # Every click counts, also one on the same row after the selection was cleared.
     page.get_by_text("Clear").click()
     until(page, lambda: page.locator("tr.on").count() == 0)
     page.locator("tr[data-pair]").last.click()
     until(page, lambda: page.locator("tr.on").count() == 1)
 
 
-def test_a_page_that_loses_its_server_says_so_and_stays_as_it_is(small, page):
-    """If it came back by itself, all would be as it was at the start."""
+def test_a_page_that_loses_its_server_says_so_and_does_not_change(small, page):
+    """If the page reconnected, it would return to its first state."""
     model, address = small
     page.add_init_script(
         "window.sockets = []; const send = WebSocket.prototype.send; WebSocket.prototype.send = function (...args) {"
@@ -371,7 +374,7 @@ def test_a_page_that_loses_its_server_says_so_and_stays_as_it_is(small, page):
     )
     page.goto(address)
     wait_at_rest(page, model)
-    before = model_of(page, "trust", "text")
+    before = property_of(page, "trust", "text")
     press(page, 0, "End", 1)
     wait_for_change(page, before)
     assert wait_at_rest(page, model)[0] == model.lam_range_[1]
@@ -382,24 +385,24 @@ def test_a_page_that_loses_its_server_says_so_and_stays_as_it_is(small, page):
     assert wait_at_rest(page, model)[0] == model.lam_range_[1]
 
 
-def test_a_click_on_a_node_is_none_on_its_edges(small, page):
-    """Its centre is where its edges end."""
+def test_a_click_on_a_node_does_not_select_an_edge(small, page):
+    """Edges end at the centre of a node."""
     model, address = small
     page.goto(address)
     wait_at_rest(page, model)
     for k in range(len(NAMES)):
         name, x, y = nodes_of(page)[k]
         page.mouse.click(x, y)
-        until(page, lambda name=name: f"pairs of {html.escape(name)}" in model_of(page, "chosen", "text"))
+        until(page, lambda name=name: f"pairs of {html.escape(name)}" in property_of(page, "chosen", "text"))
         page.wait_for_timeout(500)  # or the next click may count as the second of a double click
-        assert f"pairs of {html.escape(name)}" in model_of(page, "chosen", "text")
+        assert f"pairs of {html.escape(name)}" in property_of(page, "chosen", "text")
     page.mouse.click(x, y)  # twice, a pixel apart, before the server has answered
     page.mouse.click(x + 1, y)
     page.wait_for_timeout(1000)
-    assert f"pairs of {html.escape(name)}" in model_of(page, "chosen", "text") and page.locator("tr.on").count() == 0
+    assert f"pairs of {html.escape(name)}" in property_of(page, "chosen", "text") and page.locator("tr.on").count() == 0
 
 
-def test_a_click_on_an_edge_chooses_its_pair(small, page):
+def test_a_click_on_an_edge_selects_its_pair(small, page):
     model, address = small
     page.goto(address)
     wait_at_rest(page, model)
@@ -412,7 +415,7 @@ def test_a_click_on_an_edge_chooses_its_pair(small, page):
     page.mouse.click(*middles[k].tolist())
     until(page, lambda: page.locator("tr.on").count() == 1)
     assert all(name in page.locator("tr.on").text_content() for name in lines.iloc[k])
-    assert "strongest edges" in model_of(page, "chosen", "text")
+    assert "strongest edges" in property_of(page, "chosen", "text")
 
 
 def test_clear_empties_the_search(small, page):
@@ -425,19 +428,19 @@ def test_clear_empties_the_search(small, page):
     until(page, lambda: search.input_value() == "")
 
 
-def test_what_is_set_before_the_page_is_there_is_not_lost():
-    """Before, models carry it; at the start of the page all is sent; after, only what is new."""
+def test_properties_set_before_the_page_is_loaded_are_not_lost():
+    """Before, they are set on the models; when the page is loaded all are sent; afterwards only new ones."""
     doc, text, data = Document(), Div(), ColumnDataSource()
     changes = Changes(doc, [text, data])
     changes.set(text, text="early")
     changes.send()
     assert text.text == "early"
     changes.begin()
-    assert json.loads(changes.mail.data["text"][0]) == {text.id: {"text": "early"}}
+    assert json.loads(changes.message.data["text"][0]) == {text.id: {"text": "early"}}
     changes.set(text, text="early")
     changes.set(data, data={"x": np.array([1.0, np.nan])})
     changes.send()
-    assert json.loads(changes.mail.data["text"][0]) == {data.id: {"data": {"x": [1.0, None]}}}
+    assert json.loads(changes.message.data["text"][0]) == {data.id: {"data": {"x": [1.0, None]}}}
     assert text.text == "early" and changes.get(data, "data") == {"x": [1.0, None]}
 
 

@@ -1,4 +1,4 @@
-"""The server: its port, its origin, its end."""
+"""The server: its port, the requests that it answers, its address, and its end."""
 
 import re
 import signal
@@ -26,55 +26,55 @@ from tests.support.models import TABLE, quick
 
 
 def test_a_port_in_use_is_an_error_before_anything_is_computed(monkeypatch):
-    monkeypatch.setattr(server, "prepare", lambda *args, **kwargs: pytest.fail("it was prepared"))
+    monkeypatch.setattr(server, "prepare", lambda *args, **kwargs: pytest.fail("the page was prepared"))
     with socket.create_server(("127.0.0.1", 0)) as used:
         port = used.getsockname()[1]
         with pytest.raises(OSError, match=f"cannot use port {port}: another program uses it; choose another"):
             serve(None, port=port, open_browser=False)
 
 
-def test_a_port_that_is_none():
+def test_a_number_that_is_not_a_port():
     with pytest.raises(ValueError, match="port must be a number from 0 to 65535, got 70000"):
         serve(None, port=70000, open_browser=False)
 
 
 def at(address, path="", *, scheme="http", token=True):
-    """Another place of the same server, with the token or without, and the server's port."""
+    """Another path of the same server, with or without the token, and the server's port."""
     own = urlsplit(address)
     query = own.query if token else ""
     return f"{scheme}://{own.netloc}/{path}?{query}", own.port
 
 
 def ask(make_request):
-    """Answers of a running server, whose whole address the requests are made from."""
+    """Answers of a running server to the requests that `make_request` makes from its whole address."""
 
     async def answers():
-        running, address = await server._listen(lambda doc: None, 0)
+        running, address = await server.listen(lambda doc: None, 0)
         running.start()
         try:
             return [await AsyncHTTPClient().fetch(each, raise_error=False) for each in make_request(address)]
         finally:
-            await server._stop(running)
+            await server.stop(running)
 
     return IOLoop().run_sync(answers, timeout=20)
 
 
-def say(make_request):
-    """The first message of a running server to websockets; None where it ends the connection."""
+def open_websockets(make_request):
+    """The first message of a running server to each websocket; None if the server closes the connection."""
 
     async def messages():
-        running, address = await server._listen(lambda doc: None, 0)
+        running, address = await server.listen(lambda doc: None, 0)
         running.start()
-        said = []
+        found = []
         try:
             for request in make_request(address):
-                # A page's own script brings a session's token.
+                # As the script of a page, with the token of a session.
                 connection = await websocket_connect(request, subprotocols=["bokeh", _token(running)])
-                said.append(await connection.read_message())
+                found.append(await connection.read_message())
                 connection.close()
-            return said
+            return found
         finally:
-            await server._stop(running)
+            await server.stop(running)
 
     return IOLoop().run_sync(messages, timeout=20)
 
@@ -91,22 +91,22 @@ def of_origin(origin, path="", scheme="http"):
 
 
 @pytest.mark.parametrize("origin", ORIGINS)
-def test_websockets_of_other_pages_are_refused(origin):
+def test_websockets_of_other_pages_are_rejected(origin):
     with pytest.raises(HTTPClientError, match="403"):
-        say(of_origin(origin, "ws", "ws"))
+        open_websockets(of_origin(origin, "ws", "ws"))
 
 
 @pytest.mark.parametrize("origin", [*ORIGINS, "https://localhost:{port}"])
-def test_the_origin_is_compared_as_a_whole_whatever_bokeh_thinks(origin, monkeypatch):
-    """Versions before 3.8.2 took localhost.evil.example for localhost, and a variable may allow everything."""
+def test_the_whole_origin_is_compared_even_if_bokeh_accepts_it(origin, monkeypatch):
+    """Bokeh before 3.8.2 accepts localhost.evil.example as localhost, and a variable can allow every origin."""
     monkeypatch.setattr(WSHandler, "check_origin", lambda self, origin: True)
-    assert say(of_origin(origin, "ws", "ws")) == [None]
+    assert open_websockets(of_origin(origin, "ws", "ws")) == [None]
     assert [each.code for each in ask(of_origin(origin))] == [403]
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:{port}", "http://127.0.0.1:{port}"])
-def test_its_own_pages_are_answered(origin):
-    assert "ACK" in say(of_origin(origin, "ws", "ws"))[0]
+def test_pages_of_the_server_are_answered(origin):
+    assert "ACK" in open_websockets(of_origin(origin, "ws", "ws"))[0]
     assert [each.code for each in ask(of_origin(origin))] == [200]
 
 
@@ -123,8 +123,8 @@ def test_its_own_pages_are_answered(origin):
         ("evil.example:{port}", "metadata", 403),
     ],
 )
-def test_a_name_that_leads_here_from_elsewhere_is_not_answered(host, path, answer):
-    """DNS rebinding: a foreign page whose name was made to lead to this machine counts as one site with ours."""
+def test_requests_that_name_another_host_are_not_answered(host, path, answer):
+    """DNS rebinding: a foreign page whose host name resolves to this machine counts as the same site."""
 
     def make_request(address):
         url, port = at(address, path)
@@ -133,36 +133,36 @@ def test_a_name_that_leads_here_from_elsewhere_is_not_answered(host, path, answe
     assert [each.code for each in ask(make_request)] == [answer]
 
 
-def test_a_websocket_needs_both_names():
+def test_a_websocket_needs_the_right_host_and_origin():
     def make_requests(address):
         url, port = at(address, "ws", scheme="ws")
         for host in ("localhost", "evil.example"):
             yield HTTPRequest(url, headers={"Origin": f"http://localhost:{port}", "Host": f"{host}:{port}"})
 
-    own, foreign = say(make_requests)
-    assert "ACK" in own and foreign is None  # the second was closed without a word
+    own, foreign = open_websockets(make_requests)
+    assert "ACK" in own and foreign is None  # the second was closed without a message
 
 
 @pytest.mark.parametrize("token", ["", "token=", "token=0123", "token=%C3%A4", "token=%FF", "bokeh-token=0123"])
-def test_other_users_of_the_machine_are_told_to_use_the_whole_address(token):
+def test_requests_without_the_token_are_rejected_with_a_hint(token):
     paths = ["", "autoload.js", "metadata"]
     found = ask(lambda address: [at(address, path, token=False)[0] + token for path in paths])
     assert [each.code for each in found] == [400 if "FF" in token else 403] * len(paths)
     if "bokeh" not in token and "FF" not in token:
         assert all(b"open the whole address that was printed" in each.body for each in found)
-    assert say(lambda address: [at(address, "ws", scheme="ws", token=False)[0] + token]) == [None]
+    assert open_websockets(lambda address: [at(address, "ws", scheme="ws", token=False)[0] + token]) == [None]
 
 
-def test_every_server_has_a_token_of_its_own():
+def test_every_server_has_its_own_token():
     tokens = []
     for _ in range(2):
         ask(lambda address: tokens.append(urlsplit(address).query) or [])
     assert tokens[0] != tokens[1] and all(re.fullmatch("token=[0-9a-f]{32}", each) for each in tokens)
 
 
-def test_a_browser_is_started_with_a_file_that_leads_to_the_address(monkeypatch):
-    """Other users see in the list of processes what it is started with, but cannot read the file."""
-    started, told = [], []
+def test_a_browser_is_started_with_a_file_that_forwards_to_the_address(monkeypatch):
+    """Other users can see the arguments of a process, but cannot read the file."""
+    started, ready = [], []
 
     class Ended(Exception):
         pass
@@ -175,8 +175,8 @@ def test_a_browser_is_started_with_a_file_that_leads_to_the_address(monkeypatch)
     monkeypatch.setattr(server, "prepare", lambda model, evidence, data_name: None)
     monkeypatch.setattr(server.webbrowser, "open", start)
     with pytest.raises(Ended):
-        serve(None, port=0, on_ready=told.append)
-    ((address, content, mode),), (whole,) = started, told
+        serve(None, port=0, on_ready=ready.append)
+    ((address, content, mode),), (whole,) = started, ready
     assert address.startswith("file:") and urlsplit(whole).query not in address
     assert f"url={whole}" in content and mode == 0o700
 
@@ -192,7 +192,7 @@ def test_a_browser_is_not_needed(monkeypatch, on_ready):
     serve(None, port=0, open_browser=False, on_ready=on_ready)
 
 
-def test_the_address_is_printed_where_nobody_asks_for_it(monkeypatch, capsys):
+def test_the_address_is_printed_by_default(monkeypatch, capsys):
     async def end(*_):
         raise KeyboardInterrupt
 
@@ -202,8 +202,8 @@ def test_the_address_is_printed_where_nobody_asks_for_it(monkeypatch, capsys):
     assert re.match(r"Explorer at http://localhost:\d+/\?token=[0-9a-f]{32}   Ctrl-C ends it", capsys.readouterr().out)
 
 
-def test_no_path_leads_to_a_file(tmp_path):
-    """Neither in the address nor in what a page may send with it."""
+def test_no_request_reads_a_file(tmp_path):
+    """Neither by the path of the address nor by an argument of the request."""
     (tmp_path / "secret.txt").write_text("a secret")
     up, target = "../" * 12, str(tmp_path / "secret.txt").lstrip("/")
     paths = [f"{up}{target}", f"static/{up}{target}", f"static//{target}", f"static/%2e%2e/%2e%2e/{target}"]
@@ -223,18 +223,18 @@ def _token(running):
     return generate_jwt_token(generate_session_id())
 
 
-def test_it_listens_on_this_machine_only():
+def test_the_server_listens_on_this_machine_only():
     async def addresses():
-        running, _ = await server._listen(lambda doc: None, 0)
+        running, _ = await server.listen(lambda doc: None, 0)
         found = [each.getsockname()[0] for each in running._http._sockets.values()]
-        await server._stop(running)
+        await server.stop(running)
         return found
 
     assert set(IOLoop().run_sync(addresses)) <= {"127.0.0.1", "::1"}
 
 
-def test_in_a_notebook_it_listens_on_this_machine_only(monkeypatch, untrained):
-    """The whole way through Bokeh's show; only what would be printed into the notebook is kept instead."""
+def test_in_a_notebook_the_server_listens_on_this_machine_only(monkeypatch, untrained):
+    """Through Bokeh's `show`; only the output for the notebook is replaced."""
     from bokeh.io import notebook
 
     shown = []
@@ -247,7 +247,7 @@ def test_in_a_notebook_it_listens_on_this_machine_only(monkeypatch, untrained):
         running = list(curstate().uuid_to_server.values())
         found = [each.getsockname()[0] for one in running for each in one._http._sockets.values()]
         for one in running:
-            await server._stop(one)
+            await server.stop(one)
         return found
 
     found = IOLoop().run_sync(addresses)
@@ -255,7 +255,7 @@ def test_in_a_notebook_it_listens_on_this_machine_only(monkeypatch, untrained):
     assert any("localhost" in str(each) for each in shown)
 
 
-def test_ctrl_c_ends_it_cleanly(tmp_path, untrained):
+def test_ctrl_c_ends_the_server_cleanly(tmp_path, untrained):
     quick().fit(TABLE).save(tmp_path / "m.ggmflow")
     code = f"""
 import signal, sys
@@ -274,38 +274,39 @@ print("ended", flush=True)
     assert "Traceback" not in err
 
 
-def test_show_inline_outside_a_notebook_says_where_to_go(untrained):
+def test_show_inline_outside_a_notebook_names_the_alternative(untrained):
     with pytest.raises(RuntimeError, match=r"explorer\.serve"):
         server.show_inline(quick().fit(TABLE))
 
 
 @pytest.mark.filterwarnings("ignore::ggmflow.posterior.posterior.PoorFitWarning")
 @pytest.mark.parametrize("more", [{"architecture": "paper", "temperature": (0.3, 1.0)}, {"lam": 2.0, "q": 1.0}])
-def test_two_temperatures_and_ranges_that_are_points(untrained, more):
+def test_two_temperatures_and_ranges_of_one_value(untrained, more):
     page = Session(Document(), prepare(quick(**more).fit(TABLE), evidence=False))
-    page.temperature.value = page.temperature.start + 0.1 * (page.temperature.end - page.temperature.start)
+    slider = page.controls.temperature
+    slider.value = slider.start + 0.1 * (slider.end - slider.start)
     page.redraw()
-    lam, q, temperature = page.condition
-    assert temperature == (0.3 if "architecture" in more else page.seen.temperature)
+    lam, q, temperature = page.state.condition
+    assert temperature == (0.3 if "architecture" in more else page.view.temperature)
     assert (lam, q) == (2.0, 1.0 if "q" in more else 0.75)
 
 
 @pytest.mark.filterwarnings("ignore::ggmflow.posterior.posterior.PoorFitWarning")
 @pytest.mark.parametrize("temperature", [(0.012345678, 0.98765432), (0.01, 1.0), 0.4567891234])
-def test_the_line_of_python_gives_what_is_shown(untrained, temperature):
-    """At both ends of ranges that no few digits can write, and in between."""
+def test_the_line_of_python_gives_the_numbers_shown(untrained, temperature):
+    """At both ends of ranges that need many digits, and in between."""
     ranges = {"lam": "auto", "q": (0.2543216789, 1.2345678912), "temperature": temperature}
     model = quick(**ranges).fit(TABLE)
     page = Session(Document(), prepare(model, evidence=False))
     for ends in ("value", "start", "end"):
-        for slider in page.sliders:
+        for slider in page.controls.sliders:
             slider.value = getattr(slider, ends)
         page.redraw()
-        line = re.search(r"<code>(.*)</code>", page.texts["trust"].text)[1]
+        line = re.search(r"<code>(.*)</code>", page.panels.texts["trust"].text)[1]
         post = eval(line, {"model": model})
-        i, j = page.seen.pairs["i"], page.seen.pairs["j"]
-        np.testing.assert_array_equal(post.association()[i, j], page.seen.pairs["association"])
-        assert post.temperature == pytest.approx(page.seen.temperature) and post.num_draws == 256
+        i, j = page.view.pairs["i"], page.view.pairs["j"]
+        np.testing.assert_array_equal(post.association()[i, j], page.view.pairs["association"])
+        assert post.temperature == pytest.approx(page.view.temperature) and post.num_draws == 256
         if ends != "value":
             shown = np.array([post.lam, post.q, post.temperature])
             end = [getattr(model, f"{name}_range_")[ends == "end"] for name in ranges]
@@ -313,14 +314,14 @@ def test_the_line_of_python_gives_what_is_shown(untrained, temperature):
 
 
 @pytest.mark.filterwarnings("ignore::ggmflow.posterior.posterior.PoorFitWarning")
-def test_no_move_waits_for_a_compiler(untrained, compilations):
+def test_moves_do_not_compile(untrained, compilations):
     model = quick(temperature=(0.0001, 1.0)).fit(TABLE)
     prepared = prepare(model, evidence=False)
-    jax.clear_caches()  # what other tests have compiled does not count
+    jax.clear_caches()  # programs that other tests have compiled do not count
     prepare(model, evidence=False)
     compilations.clear()
     page = Session(Document(), prepared)
-    for slider in page.sliders:
+    for slider in page.controls.sliders:
         for share in (0.0, 1.0, 0.5):
             slider.value = slider.start + share * (slider.end - slider.start)
             page.redraw()

@@ -1,4 +1,4 @@
-"""Model files: what comes back is what went in, and nothing else is ever accepted or executed."""
+"""Model files: reading returns exactly what was written; damaged or malicious files raise and execute nothing."""
 
 import hashlib
 import io as stdlib_io
@@ -41,7 +41,7 @@ def assert_same(found, expected):
 
 
 def rewrite(path, change=lambda record: None, *, members=(), drop=(), text=None):
-    """A file as an attacker could make it: another header, other members, yet intact as a ZIP."""
+    """Change header or members as an attacker could, leaving a valid ZIP archive."""
     with zipfile.ZipFile(path) as zipped:
         found = {name: zipped.read(name) for name in zipped.namelist() if name not in drop}
     if "header.json" in found:
@@ -53,7 +53,7 @@ def rewrite(path, change=lambda record: None, *, members=(), drop=(), text=None)
             zipped.writestr(name, content)
 
 
-# ---------------------------------------------------------------- what comes back
+# ---------------------------------------------------------------- reading what was written
 
 
 def test_every_dtype_and_shape(path, rng):
@@ -66,19 +66,19 @@ def test_every_dtype_and_shape(path, rng):
     assert_same(archive.read(path), (HEADER, arrays))
 
 
-def test_nothing_at_all(path):
+def test_no_header_and_no_arrays(path):
     archive.write(path, {}, {})
     assert archive.read(path) == ({}, {})
 
 
 def test_nan_infinity_and_signed_zero_survive_in_arrays(path):
-    payload = np.array([0x7FF8000000000123], dtype=np.uint64).view(np.float64)  # a NaN that carries bits
+    payload = np.array([0x7FF8000000000123], dtype=np.uint64).view(np.float64)  # a NaN with a payload
     arrays = {"a": np.array([np.nan, np.inf, -np.inf, -0.0, 5e-324, payload[0]])}
     archive.write(path, {}, arrays)
     assert_same(archive.read(path), ({}, arrays))
 
 
-def test_memory_layout_does_not_matter(path):
+def test_memory_layout_does_not_change_the_bytes(path):
     a = np.arange(12.0).reshape(4, 3)
     archive.write(path, {}, {"a": a})
     expected = path.read_bytes()
@@ -145,7 +145,7 @@ def test_unicode_in_names_and_paths(tmp_path, convert):
     assert_same(archive.read(path), ({"ключ": "значение"}, arrays))
 
 
-# ---------------------------------------------------------------- what cannot be written
+# ---------------------------------------------------------------- values that cannot be written
 
 BAD_HEADERS = {
     "NaN": ({"a": {"b": [1.0, np.nan]}}, ValueError, r"header\['a'\]\['b'\]\[1\] is nan.*must be finite"),
@@ -167,7 +167,7 @@ def test_a_header_that_cannot_be_stored(path, header, error, message):
     assert not any(path.parent.iterdir())
 
 
-def test_a_header_that_holds_itself(path):
+def test_a_header_that_contains_itself(path):
     header = {}
     header["self"] = header
     with pytest.raises(ValueError, match="nested more than 32 levels"):
@@ -197,7 +197,7 @@ def test_arrays_that_cannot_be_stored(path, arrays, error, message):
     assert not any(path.parent.iterdir())
 
 
-# ---------------------------------------------------------------- whole or not at all
+# ---------------------------------------------------------------- atomic replacement
 
 
 @pytest.mark.parametrize("step", ["open", "write", "fsync", "replace"])
@@ -239,18 +239,18 @@ def test_the_file_gets_ordinary_permissions(path, tmp_path):
     assert path.stat().st_mode == (tmp_path / "ordinary").stat().st_mode
 
 
-def test_where_nothing_can_be_written(tmp_path):
+def test_paths_that_cannot_be_written(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no such directory.*nowhere"):
         archive.write(tmp_path / "nowhere" / "m", {}, {})
     with pytest.raises(IsADirectoryError, match="cannot replace a directory"):
         archive.write(tmp_path, {}, {})
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- files that cannot be read
 
 
 def refused(path, message="", **options):
-    """The error of reading: of one line, naming the file."""
+    """The error of reading a file: one line, which names the file."""
     with pytest.raises(ModelFileError, match=message) as caught:
         archive.read(path, **options)
     assert repr(str(path)) in str(caught.value) and "\n" not in str(caught.value)
@@ -262,7 +262,7 @@ FOREIGN = {
     "PNG": (b"\x89PNG\r\n\x1a\n" + bytes(100), "is not a ggmflow model"),
     "CSV": (b"a,b\n1,2\n", "is not a ggmflow model"),
     "pickle": (pickle.dumps({"a": 1}), "is not a ggmflow model"),
-    "a letter": (b"P", "is not a ggmflow model"),
+    "one byte": (b"P", "is not a ggmflow model"),
     "only the beginning": (b"PK\x03\x04", "is damaged or truncated"),
     "empty ZIP": (b"PK\x05\x06" + bytes(18), "is not a ggmflow model"),
     "only beginning and end": (b"PK\x03\x04" + b"PK\x05\x06" + bytes(18), "has no header.json"),
@@ -279,7 +279,7 @@ def test_foreign_files(path, content, message):
 def test_foreign_archives(path, compression):
     with zipfile.ZipFile(path, "w", compression) as zipped:
         zipped.writestr("readme.txt", "hello" * 100)
-    refused(path, "is a ZIP zipped, but not a ggmflow model: it has no header.json")
+    refused(path, "is a ZIP archive, but not a ggmflow model: it has no header.json")
     with path.open("wb") as file:
         np.savez(file, a=np.zeros(3))
     refused(path, "not a ggmflow model")
@@ -289,13 +289,13 @@ def test_foreign_archives(path, compression):
         refused(path, r"its header\.json is not ours")
 
 
-def test_what_is_not_a_file(tmp_path):
+def test_paths_that_are_not_files(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"nowhere\.ggmflow"):
         archive.read(tmp_path / "nowhere.ggmflow")
     refused(tmp_path, "is a directory")
     os.mkfifo(tmp_path / "pipe")
     refused(tmp_path / "pipe", "is not a regular file")  # and does not wait
-    with pytest.raises(NotADirectoryError):  # the system's own words, not "damaged"
+    with pytest.raises(NotADirectoryError):  # the system's own error, not "damaged"
         (tmp_path / "file").touch()
         archive.read(tmp_path / "file" / "m")
 
@@ -341,7 +341,7 @@ def test_appended_and_prepended_bytes(path):
 
 @pytest.mark.parametrize("flip", [0x01, 0x80])
 def test_every_flipped_byte(path, flip):
-    """Some bytes of a ZIP mean nothing (times, permissions); a change of any other must be noticed."""
+    """Some bytes of a ZIP have no effect (times, permissions); a change of any other must raise."""
     archive.write(path, HEADER, ARRAYS)
     content = bytearray(path.read_bytes())
     harmless = 0
@@ -359,7 +359,7 @@ def test_every_flipped_byte(path, flip):
 
 
 def test_random_damage(path, rng):
-    """Several bytes at once, a block moved, a block lost: an error of ours, or the same content."""
+    """Several changed bytes or a lost block give a ModelFileError, or the same content."""
     archive.write(path, HEADER, ARRAYS)
     content = np.frombuffer(path.read_bytes(), np.uint8)
     for trial in range(600):
@@ -379,11 +379,11 @@ def test_random_damage(path, rng):
         assert_same(found, (HEADER, ARRAYS))
 
 
-# ---------------------------------------------------------------- what an attacker may try
+# ---------------------------------------------------------------- attacks
 
 
 class Payload:
-    """Unpickling this writes a file."""
+    """Unpickling this creates a directory."""
 
     def __init__(self, path):
         self.path = path
@@ -419,7 +419,7 @@ def test_a_pickle_is_not_executed(path, tmp_path):
 
 
 def peak_of_refusing(path, message):
-    """Bytes allocated at most while a file is read and refused."""
+    """Peak of the bytes allocated while reading raises."""
     refused(path, message)  # imports and caches
     tracemalloc.start()
     try:
@@ -430,7 +430,7 @@ def peak_of_refusing(path, message):
 
 
 def test_zip_bombs(path):
-    """Small files that claim to be large are refused before anything of that size is allocated."""
+    """Reading small files that claim to be large raises before anything of that size is allocated."""
     big = 64 * 2**20
 
     def claim(record):
@@ -469,7 +469,7 @@ def test_zip_bombs(path):
 
 
 def test_members_that_share_their_bytes(path):
-    """Each would fit into the file, all of them together do not."""
+    """Each of them fits into the file, but not all together."""
     archive.write(path, {}, {"a": np.zeros(1000), "b": np.ones(1000)})
     with zipfile.ZipFile(path) as zipped:
         first = zipped.getinfo("a.npy")
@@ -481,7 +481,7 @@ def test_members_that_share_their_bytes(path):
 
 
 def test_a_directory_of_millions(path):
-    """zipfile would make an object for each entry, in one go."""
+    """zipfile would create an object for each entry at once."""
     entry = b"PK\x01\x02" + bytes(42)
     directory = entry * 60_000
     end = b"PK\x05\x06" + bytes(4) + b"\xff\xff\xff\xff" + len(directory).to_bytes(4, "little") + bytes(4) + bytes(2)
@@ -524,7 +524,7 @@ def test_members_and_header_must_agree(path):
 
 
 def test_two_arrays_cannot_be_exchanged(path):
-    """Each member is intact as a ZIP member: only the header's checksums know."""
+    """Each member is valid as a ZIP member: only the checksums of the header differ."""
     archive.write(path, {}, {"a": np.zeros(3), "b": np.ones(3)})
     with zipfile.ZipFile(path) as zipped:
         a, b = zipped.read("a.npy"), zipped.read("b.npy")
@@ -541,7 +541,7 @@ BAD_RECORDS = {
     "format, text": ({"format": "1"}, "no valid 'format'"),
     "format, boolean": ({"format": True}, "no valid 'format'"),
     "format zero": ({"format": 0}, "there is no format 0"),
-    "newer, but by whom": ({"format": 7, "versions": 3}, "no valid 'versions'"),
+    "newer, without versions": ({"format": 7, "versions": 3}, "no valid 'versions'"),
     "entry": ({"arrays": {"a": 3}}, "no valid 'dtype'"),
     "dtype": ({"arrays": {"a": ENTRY | {"dtype": ["float64"]}}}, "no valid 'dtype'"),
     "shape, text": ({"arrays": {"a": ENTRY | {"shape": "3"}}}, "no valid 'shape'"),
@@ -559,7 +559,7 @@ BAD_RECORDS = {
 
 
 @pytest.mark.parametrize(("change", "message"), BAD_RECORDS.values(), ids=BAD_RECORDS.keys())
-def test_headers_that_are_no_headers(path, change, message):
+def test_invalid_headers(path, change, message):
     archive.write(path, {}, {"a": np.arange(3.0)})
     rewrite(path, lambda record: record.update(change))
     refused(path, message)
@@ -573,7 +573,7 @@ def test_an_impossible_empty_shape(path):
 
 
 @pytest.mark.parametrize("name", ["../a", "/a", "a\\b", ""])
-def test_names_that_lead_out_of_a_directory(path, name):
+def test_names_outside_a_directory(path, name):
     archive.write(path, {}, {"a": np.zeros(3)})
     with zipfile.ZipFile(path) as zipped:
         content = zipped.read("a.npy")
@@ -586,7 +586,7 @@ def test_names_that_lead_out_of_a_directory(path, name):
 
 
 def test_booleans_are_true_or_false(path):
-    """NumPy would take the byte 2 for a third truth value."""
+    """NumPy would accept the byte 2 as a boolean."""
     archive.write(path, {}, {"a": np.array([0, 1, 2], np.uint8), "b": np.array([0, 1, 1], bool)})
     two = archive._npy_prefix(np.dtype(bool), (3,)) + bytes([0, 1, 2])
 

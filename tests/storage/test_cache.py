@@ -1,4 +1,4 @@
-"""Compiled programs are kept where they should be, and JAX is left as it was."""
+"""The cache of compiled programs: its directory, its use, and the settings of JAX."""
 
 import stat
 import sys
@@ -15,7 +15,7 @@ from ggmflow.storage.cache import cache_directory, compilation_cache_enabled
 
 @pytest.fixture
 def directory(tmp_path, monkeypatch):
-    """A new cache that takes programs however fast they compile."""
+    """A new cache that keeps all programs, even if they compile fast."""
     path = tmp_path / "deep" / "cache"
     monkeypatch.setenv("GGMFLOW_CACHE", str(path))
     monkeypatch.setitem(cache._OPTIONS, "jax_persistent_cache_min_compile_time_secs", 0.0)
@@ -27,7 +27,7 @@ def settings():
 
 
 def compile_something(number):
-    """A program that no other test has compiled."""
+    """Compile a program that no other test has compiled."""
     return jax.jit(lambda x: jnp.sin(x) * number + x)(jnp.arange(5.0))
 
 
@@ -35,7 +35,7 @@ def files(path):
     return sorted(entry.name for entry in path.iterdir() if entry.name.endswith("-cache"))
 
 
-def test_keeps_programs_inside_the_block_only(directory):
+def test_programs_are_kept_inside_the_block_only(directory):
     before = settings()
     with compilation_cache_enabled():
         assert jax.config.jax_compilation_cache_dir == str(directory)
@@ -49,7 +49,7 @@ def test_keeps_programs_inside_the_block_only(directory):
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
 
-def test_what_was_kept_is_found_again(directory):
+def test_a_kept_program_is_not_compiled_again(directory):
     """JAX reports a hit when a program comes from the cache."""
     events = []
 
@@ -69,7 +69,7 @@ def test_what_was_kept_is_found_again(directory):
     assert files(directory) == kept
 
 
-def test_restores_settings_after_an_error_and_when_nested(directory):
+def test_settings_are_restored_after_an_error_and_when_nested(directory):
     before = settings()
     with pytest.raises(RuntimeError, match="inside"), compilation_cache_enabled(), compilation_cache_enabled():
         raise RuntimeError("inside")
@@ -81,9 +81,9 @@ def test_restores_settings_after_an_error_and_when_nested(directory):
     assert files(directory)
 
 
-@pytest.mark.parametrize("word", ["off", "OFF"])
-def test_can_be_switched_off(directory, monkeypatch, word):
-    monkeypatch.setenv("GGMFLOW_CACHE", word)
+@pytest.mark.parametrize("value", ["off", "OFF"])
+def test_the_cache_can_be_switched_off(directory, monkeypatch, value):
+    monkeypatch.setenv("GGMFLOW_CACHE", value)
     assert cache_directory() is None
     before = settings()
     with compilation_cache_enabled():
@@ -92,7 +92,7 @@ def test_can_be_switched_off(directory, monkeypatch, word):
     assert not directory.exists()
 
 
-def test_leaves_the_users_own_cache_alone(directory, tmp_path):
+def test_a_cache_that_the_user_configured_is_not_replaced(directory, tmp_path):
     own = tmp_path / "own"
     jax.config.update("jax_compilation_cache_dir", str(own))
     try:
@@ -105,7 +105,7 @@ def test_leaves_the_users_own_cache_alone(directory, tmp_path):
     assert not directory.exists()
 
 
-def test_a_directory_that_cannot_be_made_costs_only_time(tmp_path, monkeypatch):
+def test_without_a_writable_directory_there_is_no_cache(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("GGMFLOW_CACHE", str(tmp_path / "file" / "cache"))
     before = settings()
@@ -114,7 +114,7 @@ def test_a_directory_that_cannot_be_made_costs_only_time(tmp_path, monkeypatch):
         compile_something(6.25)
 
 
-def test_lies_in_the_users_cache_directory(monkeypatch):
+def test_the_directory_is_that_of_the_system(monkeypatch):
     home = Path.home()
     monkeypatch.delenv("GGMFLOW_CACHE")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
@@ -131,8 +131,8 @@ def test_lies_in_the_users_cache_directory(monkeypatch):
     assert cache_directory() == home / "mine"
 
 
-def test_what_a_killed_process_left_half_written_is_removed_once(directory):
-    """JAX would warn of it at every use, and never write it again."""
+def test_incomplete_programs_of_a_killed_process_are_removed(directory):
+    """JAX would warn about them at every use, and never replace them."""
     with compilation_cache_enabled():
         compile_something(4.25)
     whole = files(directory)
@@ -141,7 +141,7 @@ def test_what_a_killed_process_left_half_written_is_removed_once(directory):
     with filelock.FileLock(directory / ".lockfile"):
         cache._remove_incomplete.cache_clear()
         with compilation_cache_enabled():
-            assert half.exists()  # somebody may be writing it
+            assert half.exists()  # another process may be writing it
     cache._remove_incomplete.cache_clear()
     with compilation_cache_enabled():
         assert files(directory) == whole

@@ -1,4 +1,4 @@
-"""What cannot fit is refused before it is allocated, in words that say what would do; what fits is left alone."""
+"""Requests that do not fit into memory raise before anything is allocated; others are tried."""
 
 import tracemalloc
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from ggmflow.data.scatter import Scatter
 from ggmflow.flow.base import untrained_flow
 from ggmflow.model.conditions import Ranges
 from ggmflow.storage import memory
-from ggmflow.storage.memory import available, in_words, require
+from ggmflow.storage.memory import available, format_bytes, require
 from ggmflow.train import loop as train
 from tests.support.models import TABLE
 
@@ -25,7 +25,7 @@ GB = 10**9
 
 @contextmanager
 def little_is_allocated(most=50 * 10**6):
-    """What NumPy and Python allocate within the block; JAX gets its arrays from NumPy here."""
+    """Assert that NumPy and Python allocate at most so many bytes; JAX gets its arrays from NumPy here."""
     tracemalloc.start()
     try:
         yield
@@ -39,7 +39,7 @@ def untrained_model(untrained):
     return gf.GraphicalFlow(lam=2.0, q=1.0, random_state=0, progress=False).fit(TABLE)
 
 
-# ------------------------------------------------------------------------------------------------------- what there is
+# ----------------------------------------------------------------------------------------------------- available memory
 def test_memory_that_is_available(monkeypatch, tmp_path):
     machine, container, none = tmp_path / "meminfo", tmp_path / "memory.max", tmp_path / "none"
     machine.write_text("MemTotal:  32000 kB\nMemAvailable:  8000 kB\nSwapFree:  1000 kB\nHugePages_Total:  0\n")
@@ -80,28 +80,28 @@ def test_the_limit_of_a_job_counts(monkeypatch, tmp_path, groups, file):
     assert available() == 1_000_000
 
 
-def test_this_machine_has_some():
+def test_this_machine_has_available_memory():
     assert available() is None or available() > 10**6
 
 
 @pytest.mark.parametrize(
-    ("size", "words"), [(0, "0 bytes"), (999, "999 bytes"), (3.2e9, "3.2 GB"), (8e13, "80 TB"), (1e20, "1e+05 PB")]
+    ("size", "text"), [(0, "0 bytes"), (999, "999 bytes"), (3.2e9, "3.2 GB"), (8e13, "80 TB"), (1e20, "1e+05 PB")]
 )
-def test_sizes_in_words(size, words):
-    assert in_words(size) == words
+def test_sizes_as_text(size, text):
+    assert format_bytes(size) == text
 
 
-def test_the_message_says_all(monkeypatch):
+def test_the_message_gives_need_available_memory_and_advice(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: 2 * GB)
-    require(2 * GB, "what just fits", "")
+    require(2 * GB, "things that just fit", "")
     with pytest.raises(
         MemoryError, match=r"^ten things need at least 3 GB of memory, and 2 GB are available: take two$"
     ):
         require(3 * GB, "ten things", "take two")
 
 
-# ------------------------------------------------------------------------------------------------------ what is refused
-MANY = 10**9  # more are refused as a mistake
+# -------------------------------------------------------------------------------------------------- requests that raise
+MANY = 10**9  # the largest number that is not an argument error
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,9 @@ MANY = 10**9  # more are refused as a mistake
         ),
     ],
 )
-def test_absurd_numbers_of_draws(untrained_model, ask, message, monkeypatch):
-    untrained_model.posterior().mean()  # what is computed once is there
-    monkeypatch.setattr(memory, "available", lambda: 16 * GB)  # some machines have room for more
+def test_too_many_draws(untrained_model, ask, message, monkeypatch):
+    untrained_model.posterior().mean()  # compute now what is computed only once
+    monkeypatch.setattr(memory, "available", lambda: 16 * GB)  # some machines have more
     with little_is_allocated(), pytest.raises(MemoryError, match=message):
         ask(untrained_model)
 
@@ -153,7 +153,7 @@ def test_a_whole_matrix_of_2000_variables_needs_more_than_24_gb(monkeypatch, com
 
 
 def refused_fit(tmp_path, table):
-    """What a fit that is refused and a summary of its run say; neither advises to resume it."""
+    """Messages of a fit that raises and of a summary of its run; neither advises to resume it."""
     path, run = tmp_path / "wide.csv", tmp_path / "run"
     table.to_csv(path, index=False)
     found = CliRunner().invoke(app, ["fit", str(path), "-o", str(run)])
@@ -163,7 +163,7 @@ def refused_fit(tmp_path, table):
     return found.stderr.splitlines(), after.stderr.splitlines()
 
 
-def test_a_wide_table_is_refused_in_one_line_from_the_command_line(monkeypatch, tmp_path, compilations):
+def test_a_wide_table_is_an_error_of_one_line_on_the_command_line(monkeypatch, tmp_path, compilations):
     monkeypatch.setattr(memory, "available", lambda: 24 * GB)
     table = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 2000))).add_prefix("x")
     del compilations[:]
@@ -174,23 +174,23 @@ def test_a_wide_table_is_refused_in_one_line_from_the_command_line(monkeypatch, 
 
 
 def allocate_too_much(*args, **kwargs):
-    """What JAX raises where memory runs out: no address space has so many bytes."""
+    """Raise the error of JAX for too little memory: no address space has so many bytes."""
     return jax.block_until_ready(jax.jit(lambda: jax.numpy.zeros(2**50))())
 
 
-@pytest.mark.parametrize("name", ["estimator.untrained_flow", "train._run_chunk"])
+@pytest.mark.parametrize("name", ["estimator.graphical_flow.untrained_flow", "train.loop._run_chunk"])
 def test_memory_that_runs_out_in_training_is_a_memory_error(monkeypatch, name):
     monkeypatch.setattr(f"ggmflow.{name}", allocate_too_much)
     with pytest.raises(MemoryError, match=r"^a flow over 10 entries .* more memory than is available: .*query="):
         gf.GraphicalFlow(lam=2.0, q=1.0, progress=False).fit(TABLE)
 
 
-def test_other_errors_of_jax_stay_as_they_are():
+def test_other_errors_of_jax_are_not_changed():
     with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"), train.memory_errors(4, 4):
         raise jax.errors.JaxRuntimeError("INTERNAL: the memory is not to blame")
 
 
-def test_memory_that_runs_out_in_training_is_one_line_from_the_command_line(monkeypatch, tmp_path):
+def test_memory_that_runs_out_in_training_is_one_line_on_the_command_line(monkeypatch, tmp_path):
     monkeypatch.setattr("ggmflow.train.loop._run_chunk", allocate_too_much)
     (_, line), (after,) = refused_fit(tmp_path, TABLE)  # after the live line
     assert line.startswith("Error: a flow over 10 entries and its training need more memory than is available")
@@ -206,7 +206,7 @@ def test_a_query_that_is_too_large(monkeypatch):
 
 
 def test_a_table_with_too_many_columns(tmp_path):
-    """One line from the command line, and nothing is written."""
+    """One line on the command line, and nothing is written."""
     message = r"scatter matrices of 1000 columns need at least 40 MB .*drop=\[\.\.\.\]"
     table = np.random.default_rng(0).normal(size=(2, 1000))
     with pytest.MonkeyPatch.context() as patch:
@@ -222,7 +222,7 @@ def test_a_table_with_too_many_columns(tmp_path):
 
 
 def test_a_table_with_missing_values_and_too_many_columns(monkeypatch):
-    """The expected statistics are looked for only then."""
+    """The check comes before the expected statistics are computed."""
     table = np.random.default_rng(0).normal(size=(5, 300))
     table[0, 0] = np.nan
     monkeypatch.setattr(memory, "available", lambda: 10**6)
@@ -238,19 +238,19 @@ def test_a_file_that_is_too_large(monkeypatch, tmp_path):
         Scatter.from_data(path)
 
 
-def test_a_flow_that_is_too_large_is_refused_before_ranges_are_looked_for(monkeypatch, tmp_path):
+def test_a_flow_that_is_too_large_raises_before_ranges_are_found(monkeypatch, tmp_path):
     path = tmp_path / "table.csv"
     TABLE.to_csv(path, index=False)
-    monkeypatch.setattr("ggmflow.train.loop.require", lambda need, *words: memory.require(1e30, *words))
-    monkeypatch.setattr("ggmflow.cli.jobs.find_ranges", lambda **given: pytest.fail("looked for"))
+    monkeypatch.setattr("ggmflow.train.loop.require", lambda need, *more: memory.require(1e30, *more))
+    monkeypatch.setattr("ggmflow.cli.jobs.find_ranges", lambda **given: pytest.fail("ranges were computed"))
     result = CliRunner().invoke(app, ["fit", str(path), "-o", str(tmp_path / "run")])
     assert result.exit_code == 2 and result.stderr.startswith("Error: a flow over")
 
 
-# -------------------------------------------------------------------------------------------------- what is not refused
+# ---------------------------------------------------------------------------------------------- requests that are tried
 @pytest.mark.parametrize("architecture", ["structured", "paper"])
 @pytest.mark.parametrize(("d", "s"), [(8, 8), (40, 40), (30, 2), (100, 6)])
-def test_the_need_of_a_flow_is_a_lower_bound_and_not_far_off(monkeypatch, architecture, d, s):
+def test_the_need_of_a_flow_is_a_lower_bound_of_the_right_size(monkeypatch, architecture, d, s):
     asked = []
     monkeypatch.setattr(train, "require", lambda need, what, advice: asked.append(need))
     train.require_memory(architecture, d, s, batch_size=0)  # weights only
@@ -282,14 +282,14 @@ def test_the_need_of_a_flow_is_a_lower_bound_and_not_far_off(monkeypatch, archit
         (1600, 100, None, 940e6),
     ],
 )
-def test_the_need_of_a_step_is_a_little_below_what_was_measured(monkeypatch, d, s, batch_size, measured):
+def test_the_need_of_a_step_is_a_little_below_the_measured_one(monkeypatch, d, s, batch_size, measured):
     asked = []
     monkeypatch.setattr(train, "require", lambda need, what, advice: asked.append(need))
     train.require_memory("structured", d, s, batch_size)
     assert 0.75 * measured < asked[0] < measured
 
 
-def test_a_whole_matrix_of_300_variables_is_not_refused(monkeypatch):
+def test_a_whole_matrix_of_300_variables_is_tried(monkeypatch):
     monkeypatch.setattr(memory, "available", lambda: 24 * GB)
     train.require_memory("structured", 300, 300)
     monkeypatch.setattr(memory, "available", lambda: GB)

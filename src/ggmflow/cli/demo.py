@@ -22,7 +22,7 @@ from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.model.precision import partial_correlation
 from ggmflow.posterior.posterior import PoorFitWarning
 from ggmflow.posterior.weights import importance_weights, khat_limit, resample
-from ggmflow.storage.archive import replacing
+from ggmflow.storage.replace import replacing
 
 console = Console(highlight=False)
 

@@ -49,6 +49,8 @@ from ggmflow.errors.checkpoint import CheckpointError
 from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.posterior.source import DrawsError
 from ggmflow.storage import archive
+from ggmflow.storage.json_values import plain
+from ggmflow.storage.replace import TEMPORARY, write_text
 from ggmflow.views.export import csv_text, edge_table, entry_table
 
 _ATTEMPTS = 4  # to read a run while its fit is being replaced, which takes a moment
@@ -178,7 +180,7 @@ def _place(path: Path, new: dict[str, Any], resume: bool, force: bool) -> Path:
     beside = path / NEXT
     if beside.is_symlink():
         beside.unlink()  # ggmflow makes no links, and this one may point anywhere
-    for leftover in (*path.glob(f"{archive.TEMPORARY}*"), *beside.glob(f"{archive.TEMPORARY}*")):
+    for leftover in (*path.glob(f"{TEMPORARY}*"), *beside.glob(f"{TEMPORARY}*")):
         leftover.unlink()  # of a process that was killed while it wrote
     if nothing_to_resume(beside):
         shutil.rmtree(beside)  # otherwise the next fit, without --force, would replace the finished one
@@ -208,10 +210,10 @@ def _fit(model: GraphicalFlow, scatter: Scatter, path: Path) -> None:
 def _write_results(model: GraphicalFlow, path: Path, record: dict[str, Any]) -> None:
     post = model.posterior()  # chooses λ and q, which are saved with the model
     model.save(path / MODEL)
-    archive.write_text(path / EDGES, csv_text(edge_table(entry_table(post))))
+    write_text(path / EDGES, csv_text(edge_table(entry_table(post))))
     data = record["data"]
     size = {"rows": f"{data['rows']:g}", "d": len(data["columns"])}
-    archive.write_text(path / README, _README.format(version=archive.versions()["ggmflow"], file=data["file"], **size))
+    write_text(path / README, _README.format(version=archive.versions()["ggmflow"], file=data["file"], **size))
 
 
 def _new_record(model: GraphicalFlow, scatter: Scatter, data: Mapping[str, Any], command: str) -> dict[str, Any]:
@@ -229,7 +231,7 @@ def _new_record(model: GraphicalFlow, scatter: Scatter, data: Mapping[str, Any],
         "updated": _now(),
         "seconds": 0.0,
     }
-    return archive.plain(record)
+    return plain(record)
 
 
 def _results(model: GraphicalFlow, path: Path) -> dict[str, Any]:
@@ -325,8 +327,8 @@ def _advance(
         "updated": _now(),
     }
     record = record | changed | dict(known or {})
-    text = json.dumps(archive.plain(record), indent=2, ensure_ascii=False, allow_nan=False)
-    archive.write_text(path / RECORD, text + "\n")
+    text = json.dumps(plain(record), indent=2, ensure_ascii=False, allow_nan=False)
+    write_text(path / RECORD, text + "\n")
     return record
 
 

@@ -17,7 +17,7 @@ import filelock
 
 from ggmflow.cli.run_status import Start, Status, how_to_start
 from ggmflow.model.conditions import Boundary, boundaries_from_json
-from ggmflow.storage import archive
+from ggmflow.storage.replace import TEMPORARY
 from ggmflow.views.formats import EXPORTS
 
 FORMAT = 2  # 1 had sentences `at_ends` instead of `at_boundary`
@@ -244,7 +244,7 @@ def _is_run(path: Path) -> bool:
 
 def _foreign(path: Path) -> Iterator[Path]:
     """Files that no fit has left."""
-    return (entry for entry in path.iterdir() if entry.name != _LOCK and not entry.name.startswith(archive.TEMPORARY))
+    return (entry for entry in path.iterdir() if entry.name != _LOCK and not entry.name.startswith(TEMPORARY))
 
 
 @contextmanager

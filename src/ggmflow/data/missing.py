@@ -10,19 +10,19 @@ from jaxtyping import Bool, Float
 @final
 @dataclass(frozen=True, eq=False)
 class ExpectedScatter:
-    """Outcome of `expected_scatter`; a run that did not converge says so here.
+    """Result of `expected_scatter`.
 
     Attributes
     ----------
     mean : (d,) ndarray
         μ̂.
     matrix : (d, d) ndarray
-        Σ_i E[(x_i − μ̂)(x_i − μ̂)ᵀ | what was observed of row i], not divided by n.
+        Σ_i E[(x_i − μ̂)(x_i − μ̂)ᵀ | observed values of row i], not divided by n.
     objective : (k,) ndarray
-        The maximized quantity before each of the k iterations; it never falls.
+        The maximized quantity before each of the k iterations; it never decreases.
     converged : bool
     message : str
-        How the iteration ended, in a sentence.
+        Why the iteration ended.
     """
 
     mean: Float[np.ndarray, " d"]
@@ -34,7 +34,7 @@ class ExpectedScatter:
 
 @dataclass(frozen=True, eq=False)
 class _Pattern:
-    """The rows that miss the same columns; they share one conditional distribution."""
+    """Rows in which the same columns are missing; they share one conditional distribution."""
 
     rows: np.ndarray
     columns: np.ndarray
@@ -50,24 +50,24 @@ def expected_scatter(
     """EM for the mean and scatter matrix of Gaussian rows with missing (NaN) entries.
 
     Maximizes the observed-data log-likelihood less (n·ridge/2) Σ_j v_j ω_jj, v_j the observed variance of
-    column j. The M-step is then Σ = S/n + ridge·diag(v), positive definite whatever n, d and collinearity.
-    Without the penalty the likelihood is unbounded for n ≤ d, and not far above that the plain algorithm crawls.
-    The default 0.3 d/n is a compromise; it vanishes at the 1/n rate of the maximum-likelihood bias itself. The
-    ridge acts on the conditional moments only and is not part of the result, so complete rows give exactly their
-    scatter matrix.
+    column j. The M-step is then Σ = S/n + ridge·diag(v), positive definite for any n, d and collinearity.
+    Without the penalty the likelihood is unbounded for n ≤ d, and for n a little larger the plain algorithm
+    converges very slowly. The default 0.3 d/n is a compromise; it vanishes at the 1/n rate of the
+    maximum-likelihood bias itself. The ridge acts on the conditional moments only and is not part of the result, so
+    complete rows give exactly their scatter matrix.
 
-    The covariance of two columns that are never observed together is not identified: the ridge chooses it.
+    The covariance of two columns that are never observed together is not identified: the ridge determines it.
 
     Parameters
     ----------
     X : (n, d) ndarray
-        Rows with NaN where nothing was observed; no row and no column may be wholly NaN.
+        Rows with NaN for missing values; no row and no column may be entirely NaN.
     ridge : float, optional
         Relative to each column's observed variance; default 0.3 d/n. Zero is the plain EM algorithm.
     tol : float
-        Stop when no mean or covariance moves by more than this, relative to the standard deviations involved.
+        Stop when no mean or covariance changes by more than this, relative to the standard deviations involved.
     max_iter : int
-        Give up, with the last iterate and `converged=False`, after this many iterations.
+        Stop after this many iterations, with the last iterate and `converged=False`.
 
     Returns
     -------
@@ -132,7 +132,7 @@ def _expect(
         L = np.linalg.cholesky(covariance)
     except np.linalg.LinAlgError:
         L = np.zeros((d, d))
-    # L_jj² is what earlier columns leave of a variance; rounding makes it tiny where it should be 0.
+    # L_jj² is the variance of column j given the earlier columns; rounding makes it tiny where it should be 0.
     if np.min(np.diag(L) ** 2 / np.diag(covariance)) < 1e-12:
         raise ValueError("the covariance became singular: this EM needs ridge > 0")
     inverse_factor = np.linalg.inv(L)
@@ -143,7 +143,7 @@ def _expect(
     for pattern in patterns:
         rows, m = pattern.rows, pattern.columns
         conditional = np.linalg.inv(precision[np.ix_(m, m)])
-        # The missing places hold zeros, so this product runs over observed columns only.
+        # Missing entries are zero, so this product runs over observed columns only.
         filled[np.ix_(rows, m)] = -(filled[rows] @ precision[:, m]) @ conditional
         spread[np.ix_(m, m)] += len(rows) * conditional
         # log det Ω_oo.m = log det Ω − log det Ω_mm, where Ω_oo.m = Σ_oo⁻¹.

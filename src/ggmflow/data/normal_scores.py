@@ -1,4 +1,4 @@
-"""Columns to the working scale: normal scores of ranks and back, centring and scaling."""
+"""The working scale of columns: normal scores of ranks and their inverse, centring and scaling."""
 
 import numpy as np
 from jaxtyping import Float
@@ -10,31 +10,31 @@ def normal_scores(values: Float[np.ndarray, "n d"], observed: Float[np.ndarray, 
 
 
 def _scores_of_column(x: Float[np.ndarray, " n"], observed: Float[np.ndarray, " m"]) -> Float[np.ndarray, " n"]:
-    from scipy.special import ndtri  # takes long to load, and only the transform needs it
+    from scipy.special import ndtri  # slow to load, and needed for the transform only
 
     knots, counts = np.unique(observed[~np.isnan(observed)], return_counts=True)
     last = np.cumsum(counts)
     scores = ndtri((last - (counts - 1) / 2) / (last[-1] + 1))  # ties share their average rank
     left = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
     low, high = knots[left], knots[left + 1]
-    # t = (x − low)/(high − low), all three divided by a power of two: no difference over- or underflows.
+    # t = (x − low)/(high − low), all divided by a power of two so that no difference over- or underflows.
     _, power = np.frexp(np.maximum(np.abs(low), np.abs(high)))
     low, high, x = (np.ldexp(v, -power) for v in (low, high, np.clip(x, low, high)))
     t = (x - low) / (high - low)
     between = np.minimum(scores[left] + t * (scores[left + 1] - scores[left]), scores[left + 1])
-    # At t = 1 rounding would lose the last bit of an observed value's score.
+    # At t = 1 rounding would change the last bit of an observed value's score.
     return np.where(t == 1, scores[left + 1], between)
 
 
 def values_of_scores(scores: Float[np.ndarray, "*n"], observed: Float[np.ndarray, " m"]) -> Float[np.ndarray, "*n"]:
-    """The other way: x with Φ⁻¹(r/(m+1)) = score, r its rank."""
+    """The inverse: x with Φ⁻¹(r/(m+1)) = score, r its rank among the column's m observed values."""
     from scipy.special import ndtr, ndtri
 
     values = observed[~np.isnan(observed)]
     m = len(values)
     if np.all(values[1:] > values[:-1]):
         return np.interp(scores, ndtri(np.arange(1, m + 1) / (m + 1)), values)
-    # Scores of ties are averages, so they vary less than N(0, 1).
+    # Scores of ties are averages, so their variance is below 1.
     shared = _scores_of_column(values, values)
     rank = np.ceil(ndtr((scores - shared.mean()) / shared.std()) * m).clip(1, m)
     return values[rank.astype(np.intp) - 1]
@@ -42,7 +42,7 @@ def values_of_scores(scores: Float[np.ndarray, "*n"], observed: Float[np.ndarray
 
 def to_unit_variance(values: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Centre and scale the observed values: working, mean, scale with values = working·scale + mean."""
-    # Powers of two move every column near 1 without rounding, so that squares neither over- nor underflow.
+    # Powers of two scale every column near 1 without rounding, so that squares neither over- nor underflow.
     _, power = np.frexp(np.nanmax(np.abs(values), axis=0))
     working = np.ldexp(values, -power)
     mean = np.zeros(values.shape[1])

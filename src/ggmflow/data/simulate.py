@@ -1,4 +1,4 @@
-"""Sparse true precisions, Gaussian samples: Ω = D(Ω₀ + δI)D with diag(Ω⁻¹) = 1; x = L⁻ᵀz for Ω = LLᵀ."""
+"""Simulated data: sparse precisions Ω = D(Ω₀ + δI)D with diag(Ω⁻¹) = 1, and rows x = L⁻ᵀz for Ω = LLᵀ."""
 
 from collections.abc import Callable
 from numbers import Integral, Real
@@ -33,14 +33,14 @@ def sparse_precision(
     n_features : int
         d, at least 2.
     graph : {"sparse", "band", "hub", "scale-free", "random"}
-        Where the edges are, and which `options` there are:
+        The pattern of edges, and its `options`:
 
         - "sparse": scikit-learn's `make_sparse_spd_matrix`, whose *Cholesky factor* has a fraction `alpha`
           (0.9) of zeros; Ω itself has fewer. Signs are scikit-learn's.
         - "band": i and j are joined if |i − j| ≤ `bandwidth` (1).
-        - "hub": columns fall into `n_hubs` (default d // 10, at least 1) consecutive groups of nearly equal
+        - "hub": columns form `n_hubs` (default d // 10, at least 1) consecutive groups of nearly equal
           size; the first of each group is joined to all others in it.
-        - "scale-free": Barabási–Albert, every new node brings `n_attach` (1) edges; 1 gives a tree.
+        - "scale-free": Barabási–Albert, every new node adds `n_attach` (1) edges; 1 gives a tree.
         - "random": Erdős–Rényi, a pair is left unjoined with probability `alpha` (0.9).
     weights : (low, high)
         Range of the uniform magnitudes of the edges (for "sparse", of the Cholesky factor's entries) relative
@@ -142,7 +142,7 @@ def toy_problem(
 def _build_sparse(rng: np.random.Generator, d: int, weights: _Weights, alpha: float) -> np.ndarray:
     _check_fraction("alpha", alpha)
     low, high = weights
-    # scikit-learn wants an integer seed; drawing it from rng keeps one stream of randomness.
+    # scikit-learn takes an integer seed, which is drawn from rng.
     seed = int(rng.integers(2**31))
     matrix = make_sparse_spd_matrix(d, alpha=alpha, smallest_coef=low, largest_coef=high, random_state=seed)
     sd = np.sqrt(np.diag(matrix))
@@ -198,7 +198,7 @@ def _condition(start: Float[np.ndarray, "d d"], max_condition: float) -> Float[n
     """D(Ω₀ + δI)D with unit variances and a bounded condition number; the loop ends since δ → ∞ gives I."""
     d = len(start)
     smallest, *_, largest = np.linalg.eigvalsh(start)
-    # This δ meets the limit before D is applied; D seldom raises the condition number, but it can.
+    # This δ satisfies the limit before D is applied; D can, but seldom does, increase the condition number.
     ridge = max(0.0, (largest - max_condition * smallest) / (max_condition - 1))
     while True:
         ridged = start + ridge * np.eye(d)
@@ -211,7 +211,7 @@ def _condition(start: Float[np.ndarray, "d d"], max_condition: float) -> Float[n
 
 
 def _check_count(name: str, value: object, *, low: int, high: int | None = None) -> int:
-    # bool is an Integral, and True for a count is a slip.
+    # bool is an Integral, but True as a count is a mistake.
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise ValueError(f"{name} must be an integer, got {value!r}")
     count = int(value)

@@ -1,4 +1,4 @@
-"""Tables of any kind to numbers: array, pandas, polars or CSV -> (n×d floats, column names, how to call a row)."""
+"""Reading tables: array, pandas, polars or CSV -> (n×d floats, column names, names of rows for messages)."""
 
 import csv
 import os
@@ -18,18 +18,18 @@ from ggmflow.errors.advised import AdvisedWarning
 from ggmflow.errors.columns import UnknownColumnError
 from ggmflow.storage.memory import require
 
-_WORDS = {"": "nan", "na": "nan", "n/a": "nan", "null": "nan", "none": "nan", "true": "1", "false": "0"}
-_MANY_ROWS = 10  # from here on nobody counts by chance
+_VALUES = {"": "nan", "na": "nan", "n/a": "nan", "null": "nan", "none": "nan", "true": "1", "false": "0"}
+_MANY_ROWS = 10  # from here on values that increase by one are not a coincidence
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "blanks"}
 
 
 class RowNames(NamedTuple):
-    """How rows are called: by their line in a file, or by their position.
+    """Names of rows in messages: their line in a file, or their position.
 
     Attributes
     ----------
     lines : list of int, optional
-        The line on which each row ends; None for tables that are no files.
+        The line on which each row ends; None for tables that are not files.
     """
 
     lines: list[int] | None
@@ -43,20 +43,20 @@ class RowNames(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table as it was read, with what is wrong with it so far.
+    """A table as it was read, with the problems found so far.
 
     Attributes
     ----------
     values : (n, d) array
-        NaN for what is missing, and for what could not be read.
+        NaN for values that are missing or could not be read.
     names : tuple of str
         Of the columns.
     where : RowNames
-        How to call row i in a message.
+        Names row i in a message.
     unreadable : (n, d) array of bool, optional
-        Cells that hold something else than a number; None if there are none.
+        Cells that do not hold a number; None if there are none.
     problems : tuple of Problem
-        What could not be read.
+        One for each column that could not be read.
     """
 
     values: Float[np.ndarray, "n d"]
@@ -67,7 +67,7 @@ class Table(NamedTuple):
 
 
 class _Column(NamedTuple):
-    """A column as numbers, and why some of them could not be read."""
+    """A column as numbers, and the reason if some could not be read."""
 
     values: Float[np.ndarray, " n"]
     unreadable: Bool[np.ndarray, " n"] | None = None
@@ -77,7 +77,7 @@ class _Column(NamedTuple):
 def read_table(
     X: Any, names: Sequence[str] | None, min_rows: int = 2, min_columns: int = 2
 ) -> tuple[Float[np.ndarray, "n d"], tuple[str, ...], RowNames]:
-    """Numbers with NaN for what is missing, column names, and how to call row i in a message."""
+    """Numbers with NaN for missing values, column names, and names of rows; raise if a column is not numeric."""
     table = parse_table(X, names, min_rows, min_columns, depth=1)
     raise_problems(table.problems)
     return table.values, table.names, table.where
@@ -93,19 +93,19 @@ def parse_table(
     drop: Sequence[str] = (),
     depth: int = 0,
 ) -> Table:
-    """Read a table; columns that are no numbers become problems in the result, not exceptions.
+    """Read a table; columns that are not numeric become problems in the result, not exceptions.
 
     Parameters
     ----------
     X, names, delimiter, decimal, drop
         As in `Scatter.from_data`.
     min_rows, min_columns
-        A smaller table is refused at once.
+        Raise if the table is smaller.
     depth
-        How many functions stand between the caller of this function and the one that a user calls.
+        Number of calls between the caller of this function and the function that a user calls, for warnings.
     """
     _check_signs(delimiter, decimal)
-    # Not imported: a table of pandas or polars, or a sparse matrix, can only come from where they are loaded.
+    # Not imported: if X is a table of pandas or polars, or a sparse matrix, the library is loaded already.
     pandas, polars, sparse = (sys.modules.get(name) for name in ("pandas", "polars", "scipy.sparse"))
     if sparse is not None and sparse.issparse(X):  # first: some sparse matrices are dicts
         raise ValueError("X is a sparse matrix; centring makes it dense anyway: pass X.toarray()")
@@ -148,7 +148,7 @@ def parse_table(
 def _check_file_size(
     path: Path, shape: tuple[int, int], labels: tuple[str, ...], min_rows: int, min_columns: int
 ) -> None:
-    """Refuse a file with too few rows or columns, in words that name the file."""
+    """Raise if a file has too few rows or columns; the message names the file."""
     rows, columns = shape
     if rows == 0:
         least = "at least 2 lines" if min_rows > 1 else "lines"
@@ -162,7 +162,7 @@ def _check_file_size(
 
 
 def _kept(labels: tuple[str, ...], drop: Sequence[str]) -> list[int]:
-    """Positions of the columns that are not to be dropped."""
+    """Positions of the columns that are not dropped."""
     try:
         left_out = [drop] if isinstance(drop, str) else list(map(str, drop))
     except TypeError:
@@ -203,10 +203,10 @@ def _check_signs(delimiter: str, decimal: str) -> None:
 
 
 def _read_csv(path: Path, delimiter: str, decimal: str, depth: int) -> tuple[list[str], list[Any], list[int]]:
-    """Header, columns (numbers, or text where not all fields are), and the line on which each row ends."""
+    """Header, columns (numbers, or texts if not all fields are numbers), and the line on which each row ends."""
     try:
         problem = None if path.is_file() else "is a directory" if path.is_dir() else "does not exist"
-    except OSError as error:  # longer than names can be, for instance the text of a table instead of its path
+    except OSError as error:  # too long for a name, for instance the text of a table instead of its path
         problem = f"cannot be the name of a file ({error.strerror})"
     if problem is not None:
         shown = str(path) if len(str(path)) <= 200 else f"{str(path)[:50]}…"
@@ -214,9 +214,9 @@ def _read_csv(path: Path, delimiter: str, decimal: str, depth: int) -> tuple[lis
     require(path.stat().st_size, f"the rows of {str(path)!r}", "leave out rows or columns")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            # A blank that separates must not be skipped.
+            # A blank must not be skipped if it is the separator.
             reader = csv.reader(file, delimiter=delimiter, skipinitialspace=delimiter != " ")
-            # A blank line is nothing, but ",," is a row of missing values.
+            # A blank line is ignored, but ",," is a row of missing values.
             rows = [(reader.line_num, row) for row in reader if len(row) > 1 or "".join(row).strip()]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{str(path)!r} is not a CSV file in UTF-8: {_other_kind(path) or error}") from None
@@ -238,7 +238,7 @@ def _read_csv(path: Path, delimiter: str, decimal: str, depth: int) -> tuple[lis
 
 
 def _check_delimiter(fields: list[str], path: Path, delimiter: str) -> None:
-    """A line that is one field, and holds another sign that separates fields, tells that the delimiter is wrong."""
+    """Raise if a line is one field that contains another usual separator: the delimiter is probably wrong."""
     for sign, plural in _DELIMITERS.items():
         if len(fields) == 1 and sign in fields[0]:
             shown = "'tab'" if sign == "\t" else repr(sign)
@@ -248,7 +248,7 @@ def _check_delimiter(fields: list[str], path: Path, delimiter: str) -> None:
 
 
 def _other_kind(path: Path) -> str | None:
-    """What a file that is no CSV in UTF-8 seems to be."""
+    """The probable kind of a file that is not a CSV file in UTF-8; None if it is unknown."""
     with path.open("rb") as file:
         start = file.read(4)
     if start.startswith(b"PK"):
@@ -259,9 +259,9 @@ def _other_kind(path: Path) -> str | None:
 
 
 def _without_row_labels(rows: list[tuple[int, list[str]]], depth: int) -> list[tuple[int, list[str]]]:
-    """Rows as R and pandas write them begin with a label that the header leaves empty or out."""
+    """Rows without labels: R and pandas write a first column whose name is empty or absent in the header."""
     header, body = rows[0][1], rows[1:]
-    # One field more than the header may also be a mistake; these are labels: names that differ, or a count.
+    # One field more than the header may also be a mistake. Different texts, or a count of the rows, are labels.
     labels = [row[0].strip() for _, row in body if len(row) == len(header) + 1]
     counts = ([*map(str, range(len(body)))], [*map(str, range(1, len(body) + 1))])
     named = len(set(labels)) == len(body) and all(_number(label) is None for label in labels)
@@ -281,9 +281,9 @@ def _number(text: str) -> float | None:
 
 
 def _to_number(entry: Any) -> float:
-    if isinstance(entry, complex | np.complexfloating):  # float() of a NumPy number would drop its imaginary part
+    if isinstance(entry, complex | np.complexfloating):  # float() of a complex NumPy number drops its imaginary part
         raise TypeError(str(entry))
-    # Python reads 1_000 as a thousand; in a table it is rather a label, such as that of a sample.
+    # Python reads 1_000 as a thousand, but in a table it is probably a label, such as that of a sample.
     if isinstance(entry, str) and "_" in entry:
         raise ValueError(f"could not convert string to float: {entry!r}")
     return float(entry)
@@ -291,7 +291,7 @@ def _to_number(entry: Any) -> float:
 
 def _points_for_commas(row: list[str], line: int) -> list[str]:
     for text in row:
-        if "." in text:  # 1.234 may be a thousand and more, or a little more than one
+        if "." in text:  # 1.234 may mean 1234 or 1.234
             raise ValueError(f"line {line}: {text!r} has a point, but decimals are to follow a comma")
     return [text.replace(",", ".") for text in row]
 
@@ -300,7 +300,7 @@ def _read_fields(fields: list[str]) -> np.ndarray | list[str]:
     try:
         return np.array([_to_number(text) for text in fields])
     except ValueError:
-        return [_WORDS.get(text.strip().lower(), text) for text in fields]
+        return [_VALUES.get(text.strip().lower(), text) for text in fields]
 
 
 def _check_header(header: list[str], path: Path, delimiter: str) -> None:
@@ -346,7 +346,7 @@ def _parse(entries: list[Any], name: str, where: RowNames) -> _Column:
             numbers[i] = _to_number(entry)
         except (TypeError, ValueError, OverflowError) as error:
             unreadable[i] = True
-            # float() says what is wrong, but not where.
+            # The message of float() names the value, but not its place.
             problem = problem or Problem(_kind_of(entry, error, where), (name,), where(i), str(error))
     return (
         _Column(numbers)
@@ -356,7 +356,7 @@ def _parse(entries: list[Any], name: str, where: RowNames) -> _Column:
 
 
 def _kind_of(entry: Any, error: Exception, where: RowNames) -> ProblemKind:
-    """Why an entry could not be turned into a number. Only files can be read with another decimal sign."""
+    """The reason why an entry could not be read as a number. Only files can have another decimal sign."""
     if isinstance(entry, complex | np.complexfloating):
         return ProblemKind.COMPLEX
     if isinstance(error, TypeError):
@@ -368,6 +368,7 @@ def _kind_of(entry: Any, error: Exception, where: RowNames) -> ProblemKind:
 
 
 def check_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:
+    """Column names as a tuple of strings; raise if their number is wrong or names repeat."""
     if isinstance(names, str):
         raise ValueError(f"names must be a sequence of column names, got the string {names!r}")
     try:

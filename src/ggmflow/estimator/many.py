@@ -24,7 +24,8 @@ from ggmflow.data.scatter import Scatter
 from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.estimator.read_data import read_data
 from ggmflow.posterior.source import as_seed
-from ggmflow.storage import archive
+from ggmflow.storage.json_values import plain
+from ggmflow.storage.replace import replacing
 from ggmflow.train.progress import counting_bar
 
 _SUFFIX = ".ggmflow"
@@ -214,7 +215,7 @@ def _load_same(path: Path, parameters: dict[str, Any], data: Scatter) -> Graphic
         if name != "progress" and _comparable(saved[name]) != _comparable(parameters[name])
     ]
     (header, arrays), (other_header, others) = model.scatter_.to_arrays(), data.to_arrays()
-    if archive.plain(header) != archive.plain(other_header) or any(
+    if plain(header) != plain(other_header) or any(
         not np.array_equal(array, others[name], equal_nan=True) for name, array in arrays.items()
     ):
         changes.insert(0, "its data differ")
@@ -226,7 +227,7 @@ def _load_same(path: Path, parameters: dict[str, Any], data: Scatter) -> Graphic
 def _write(path: Path, content: bytes) -> None:
     """Write a model file; on a full disk only warn, because the models in memory must not be lost."""
     try:
-        with archive.replacing(path) as temporary:
+        with replacing(path) as temporary:
             Path(temporary).write_bytes(content)
     except OSError as error:
         message = f"{path} could not be written ({error.strerror or error}): this model is in memory only"
@@ -247,7 +248,7 @@ def _from_bytes(content: bytes) -> GraphicalFlow:
 
 
 def _comparable(value: Any) -> Any:
-    return archive.plain(value.tolist() if isinstance(value, np.ndarray) else value)
+    return plain(value.tolist() if isinstance(value, np.ndarray) else value)
 
 
 def _fit_all(jobs: dict[str, tuple[Any, dict[str, Any]]], n_jobs: int | None) -> Iterator[_Result]:

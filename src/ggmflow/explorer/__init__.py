@@ -1,9 +1,10 @@
-"""A posterior to be moved by hand: λ, q and temperature on sliders, network, intervals and evidence redrawn at once.
+"""An interactive page: λ, q and temperature on sliders, with network, intervals and evidence redrawn at every move.
 
-Import it when it is wanted: Bokeh takes its time.
+`ggmflow` imports this package at first use, because loading Bokeh takes about a second.
 """
 
+from ggmflow.explorer.prepared import Prepared, prepare
 from ggmflow.explorer.server import application, serve, show_inline
-from ggmflow.explorer.session import Prepared, make_document, prepare
+from ggmflow.explorer.session import make_document
 
 __all__ = ["serve", "application", "show_inline", "prepare", "Prepared", "make_document"]

@@ -1,12 +1,12 @@
-"""What a move changes on the page: collected, sent as one message, and set there at once.
+"""Changes of the page, collected and sent to the browser as one message.
 
-Bokeh alone sends a message for every property that changes, 122 frames of the websocket for a move at 30 variables, and
-lays out the whole page anew for every text. Here panels say what should be shown; what is new of it goes to the browser
-as one JSON text, and a short script sets it without telling the server, which knows already. Properties that a person
-changes on the page (sliders, selections) are none of these: they stay Bokeh's.
+Bokeh sends a message for every property that changes, 122 frames of the websocket for a move at 30 variables, and lays
+out the whole page again for every text. Here panels set the properties that should be shown. Those that differ from the
+properties shown before go to the browser as one JSON text, and `set_properties.js` sets them without sending them back.
+Properties that the user changes on the page (sliders, selections) are left to Bokeh.
 """
 
-# Bokeh's own annotations are narrower than what it accepts.
+# Bokeh's own annotations are narrower than the values it accepts.
 # pyright: reportArgumentType=false
 
 import json
@@ -18,49 +18,32 @@ from bokeh.document import Document
 from bokeh.model import Model
 from bokeh.models import ColumnDataSource, CustomJS
 
-# Texts are put into the page by hand: for Bokeh they are a reason to lay everything out again.
-_SET = """
-for (const [id, properties] of Object.entries(JSON.parse(mail.data.text[0]))) {
-  const model = models[id]
-  const text = properties.text == null ? null : cb_context.index.find_one_by_id(id)?.markup_el
-  if (text == null) {
-    model.setv(properties, {sync: false, check_eq: false})
-  } else {
-    model.setv(properties, {silent: true})
-    text.innerHTML = properties.text
-    const [host, row] = [text.getRootNode().host, text.querySelector("tr.on")]
-    if (row != null) {  // a chosen row is to be seen
-      const [top, bottom] = [row.offsetTop - row.offsetHeight, row.offsetTop + row.offsetHeight]
-      if (top < host.scrollTop) host.scrollTop = top
-      else if (bottom > host.scrollTop + host.clientHeight) host.scrollTop = bottom - host.clientHeight
-    }
-  }
-}
-"""
+from ggmflow.explorer.assets import read_asset
 
 
 class Changes:
-    """What the page shows, and what of it the browser does not have yet.
+    """The properties that the page shows, and those that the browser does not have yet.
 
     Parameters
     ----------
     doc
-        Of the page.
+        The page's document.
     models
-        All whose properties will be set here.
+        All models whose properties will be set here.
     """
 
     def __init__(self, doc: Document, models: list[Model]):
-        self.known: dict[str, Model] = {model.id: model for model in models}
+        self.models: dict[str, Model] = {model.id: model for model in models}
         self.shown: dict[str, dict[str, Any]] = {model.id: {} for model in models}
         self.new: dict[str, dict[str, Any]] = {}
-        self.live = False  # before the page is there, models are as they are sent to it
-        self.mail = ColumnDataSource({"text": ["{}"]})
-        self.mail.js_on_change("data", CustomJS(args={"mail": self.mail, "models": self.known}, code=_SET))
+        self.live = False  # until the page is loaded, properties are set on the models that Bokeh sends to it
+        self.message = ColumnDataSource({"text": ["{}"]})
+        script = CustomJS(args={"message": self.message, "models": self.models}, code=read_asset("set_properties.js"))
+        self.message.js_on_change("data", script)
         doc.on_event("document_ready", lambda event: self.begin())
 
     def set(self, model: Model, **properties: Any) -> None:
-        """Have these properties shown; columns of data may be arrays."""
+        """Set properties of a model; columns of data may be arrays."""
         for name, value in properties.items():
             if name == "data":
                 value = {key: _plain(column) for key, column in value.items()}
@@ -69,25 +52,25 @@ class Changes:
                 self.new.setdefault(model.id, {})[name] = value
 
     def get(self, model: Model, name: str) -> Any:
-        """What is shown."""
+        """The value of a property that is shown."""
         return self.shown[model.id][name]
 
     def send(self) -> None:
-        """Show what was set since the last time."""
+        """Show the properties that were set since the last time."""
         if self.live and self.new:
-            self.mail.data = {"text": [json.dumps(self.new, ensure_ascii=False, allow_nan=False)]}
+            self.message.data = {"text": [json.dumps(self.new, ensure_ascii=False, allow_nan=False)]}
         elif not self.live:
             for key, properties in self.new.items():
-                self.known[key].update(**properties)
+                self.models[key].update(**properties)
         self.new = {}
 
     def begin(self) -> None:
-        """The page is there: what it was sent while it loaded may be old."""
+        """Send all properties when the page is loaded: those that it was loaded with may be outdated."""
         self.live, self.new = True, {key: dict(properties) for key, properties in self.shown.items() if properties}
         self.send()
 
 
 def _plain(column: Any) -> list[Any]:
-    """A list that JSON can hold: what is not a number becomes null, which Bokeh draws as nothing."""
+    """The column as a list for JSON: NaN and infinity become null, which Bokeh does not draw."""
     values = np.asarray(column).tolist()
     return [None if isinstance(each, float) and not isfinite(each) else each for each in values]

@@ -1,4 +1,4 @@
-"""Where things stand in the panels: bars of a histogram, ticks of λ, names of nodes. Nothing here knows of Bokeh."""
+"""Positions within the panels: bins of a histogram, ticks of λ, labels of nodes. Nothing here depends on Bokeh."""
 
 from collections.abc import Sequence
 
@@ -10,29 +10,30 @@ from ggmflow.views.pairs import Density
 _AXIS = 200  # pixels: length of an axis of λ
 
 
-def histogram_ends(found: Density) -> Float[np.ndarray, " k"]:
-    """Borders of the bars of a histogram, about 36 of them, over the pair's own range.
+def histogram_bins(density: Density) -> Float[np.ndarray, " k"]:
+    """Bin borders of a histogram, about 36 of them, over the range of one pair's draws.
 
-    Zero is in the range only if it lies among the draws or near them: with zero always there, all draws of a strong
-    pair would fall into one or two bars.
+    The range includes zero only if zero lies among the draws or near them: otherwise all draws of a strong pair would
+    fall into one or two bins.
     """
-    counted = found.values[found.weights > 0.01 / found.values.size]  # draws of hardly any weight may lie far off
+    # Draws of almost no weight may lie far away.
+    counted = density.values[density.weights > 0.01 / density.values.size]
     low, high = float(counted.min()), float(counted.max())
     near = (high - low) / 2
     if 0 < low <= near or -near <= high < 0:
         low, high = min(low, 0.0), max(high, 0.0)
     width = max(high - low, 1e-3) / 36
-    # Multiples of the width, so that zero is a border and no bar holds both signs.
+    # Multiples of the width, so that zero is a border and no bin holds both signs.
     return width * np.arange(np.floor(low / width), np.floor(high / width) + 2)
 
 
 def lam_ticks(low: float, high: float) -> list[float]:
-    """Round numbers whose labels do not run into each other: 1, 2, 5 of every decade, or more or fewer of them.
+    """Round numbers whose labels do not overlap: 1, 2, 5 of every decade, or more or fewer of them.
 
     Parameters
     ----------
     low, high
-        Ends of a logarithmic axis that is about 200 pixels long.
+        Ends of a logarithmic axis of about 200 pixels.
     """
     decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
     step = 10.0 ** np.floor(np.log10(high - low))
@@ -44,49 +45,49 @@ def lam_ticks(low: float, high: float) -> list[float]:
         10.0 ** decades[::2],
         10.0 ** decades[::3],
     ]
-    found = [low]
+    chosen = [low]
     for each in ticks:
         each = each[(each >= low * 0.999) & (each <= high * 1.001)]
-        at = _AXIS * np.log(each / low) / np.log(high / low)
+        pixel = _AXIS * np.log(each / low) / np.log(high / low)
         width = np.array([6.5 * len(f"{value:.3g}") for value in each])  # pixels of a label
-        if len(found) < len(each) <= 7 and np.all(np.diff(at) >= (width[1:] + width[:-1]) / 2 + 6):
-            found = each.tolist()
-    return found
+        if len(chosen) < len(each) <= 7 and np.all(np.diff(pixel) >= (width[1:] + width[:-1]) / 2 + 6):
+            chosen = each.tolist()
+    return chosen
 
 
-def short(name: str, limit: int = 18) -> str:
-    """Beginning and end of a long name: names of one family often differ at their end only."""
+def shorten(name: str, limit: int = 18) -> str:
+    """Beginning and end of a long name: similar names often differ at their end only."""
     return name if len(name) <= limit else f"{name[: limit - 1 - limit // 2]}…{name[-(limit // 2) :]}"
 
 
-def brief(names: Sequence[str], least: int = 12, most: int = 18) -> list[str]:
-    """All names, shortened to as few characters as keep them apart, at least and at most so many."""
+def shorten_all(names: Sequence[str], least: int = 12, most: int = 18) -> list[str]:
+    """All names, shortened to the smallest limit from `least` to `most` at which they still differ."""
     for limit in range(least, most):
-        found = [short(name, limit) for name in names]
-        if len(set(found)) == len(set(names)):
-            return found
-    return [short(name, most) for name in names]
+        shortened = [shorten(name, limit) for name in names]
+        if len(set(shortened)) == len(set(names)):
+            return shortened
+    return [shorten(name, most) for name in names]
 
 
-def sides(
+def label_sides(
     x: Float[np.ndarray, " m"],
     y: Float[np.ndarray, " m"],
     labels: Sequence[str],
     order: Sequence[int],
     kept: Bool[np.ndarray, " m"],
 ) -> Int[np.ndarray, " m"]:
-    """Where each label stands: 1 below its node, −1 above it, 0 nowhere, because it would overlap another label.
+    """Side of each label: 1 below its node, −1 above it, 0 if it is left out because it would overlap another label.
 
     Parameters
     ----------
     x, y
-        Pixels of the nodes, to the right and up.
+        Positions of the nodes in pixels, to the right and up.
     labels
-        Their texts; an empty one takes no room.
+        Their texts; an empty one takes no space.
     order
-        Positions of the labels: the first choose first.
+        The order in which labels are placed, as indices.
     kept
-        Which labels are written even if they overlap another one.
+        Whether a label is written even if it overlaps another one.
     """
     side, taken = np.zeros(len(labels), int), np.empty((0, 4))
     for k in order:

@@ -1,8 +1,9 @@
 """The explorer as a server on this machine, or in a notebook.
 
-It answers on the loopback interface only, to requests that call it by its own address and bring the token that is part
-of the address it tells, and only to pages of that address: no other user of the machine can look, and no other page in
-the same browser can talk to it, even if its name leads here. It reads no file that a page names.
+The server listens on the loopback interface only. It answers requests that name its own address as host, come from its
+own pages, and carry the token that is part of the printed address. Thus no other user of the machine can see the page,
+and no other page in the same browser can connect to it, even if that page's host name resolves to this machine. The
+server reads no file that a page names.
 """
 
 import asyncio
@@ -29,24 +30,25 @@ from bokeh.server.server import Server
 from tornado.web import HTTPError
 
 from ggmflow.estimator.graphical_flow import GraphicalFlow
-from ggmflow.explorer.session import Prepared, make_document, prepare
+from ggmflow.explorer.prepared import Prepared, prepare
+from ggmflow.explorer.session import make_document
 
 _HOSTS = ("localhost", "127.0.0.1")
-_TALKATIVE = ("bokeh.server.views.ws", "bokeh.server.protocol_handler", "tornado.application")
+_LOGGERS = ("bokeh.server.views.ws", "bokeh.server.protocol_handler", "tornado.application")
 
 
 def application(prepared: Prepared) -> Application:
-    """The explorer as a Bokeh application, to be put into a server of your own, which decides who may look.
+    """The explorer as a Bokeh application for a server of your own, which decides who has access.
 
     Parameters
     ----------
     prepared
-        What `prepare` gave.
+        As `prepare` returns it.
     """
     return Application(FunctionHandler(lambda doc: make_document(doc, prepared)))
 
 
-def _tell(address: str) -> None:
+def _print_address(address: str) -> None:
     print(f"Explorer at {address}   Ctrl-C ends it.", flush=True)
 
 
@@ -58,80 +60,81 @@ def serve(
     evidence: bool = True,
     data_name: str | None = None,
     on_begin: Callable[[], None] = lambda: None,
-    on_ready: Callable[[str], None] | None = _tell,
+    on_ready: Callable[[str], None] | None = _print_address,
 ) -> None:
-    """Serve the explorer on this machine until Ctrl-C, to those who know its whole address.
+    """Serve the explorer on this machine until Ctrl-C. Only those who know its whole address can open it.
 
     Parameters
     ----------
     model
         Fitted.
     port
-        Of localhost; 0 takes one that is free.
+        Port on localhost; 0 takes a free one.
     open_browser
         Whether to open a page.
     evidence
-        Whether to compute the evidence surface first; the first time for a number of variables that takes a while.
+        Whether to compute the evidence surface first; the first time for a number of variables this takes a while.
     data_name
-        What the page calls the data, for example the name of their file; a model does not know it.
+        Name of the data on the page, for example that of their file, which a model does not know.
     on_begin
-        Called when the port is ours and the computing begins.
+        Called when the port is reserved and the computation begins.
     on_ready
-        Called with the whole address when the server answers; by default it is printed.
+        Called with the whole address when the server answers; prints it by default.
 
     Raises
     ------
     OSError
         If the port cannot be used, before anything is computed.
     """
-    known: list[Prepared] = []
-    with asyncio.Runner() as runner, _closed_pages_are_no_news():
-        server, address = runner.run(_listen(lambda doc: make_document(doc, known[0]), port))
+    prepared: list[Prepared] = []
+    with asyncio.Runner() as runner, _closed_pages_are_not_logged():
+        server, address = runner.run(listen(lambda doc: make_document(doc, prepared[0]), port))
         try:
             on_begin()
-            # Not within the loop: there Ctrl-C would have to wait for its end.
-            known.append(prepare(model, evidence=evidence, data_name=data_name))
+            # Outside the event loop, where Ctrl-C would only act after the computation.
+            prepared.append(prepare(model, evidence=evidence, data_name=data_name))
             runner.run(_answer(server, address, open_browser, on_ready or (lambda address: None)))
         except KeyboardInterrupt:
             pass
         finally:
-            runner.run(_stop(server))
+            runner.run(stop(server))
 
 
 @contextmanager
-def _closed_pages_are_no_news() -> Iterator[None]:
-    """Bokeh and Tornado log tracebacks when a page is closed while an answer is under way; that is no error."""
+def _closed_pages_are_not_logged() -> Iterator[None]:
+    """Drop the tracebacks that Bokeh and Tornado log when a page is closed before it was answered: it is no error."""
 
-    def worth_telling(record: logging.LogRecord) -> bool:
+    def is_error(record: logging.LogRecord) -> bool:
         error, frames = (record.exc_info or (None, None, None))[1:]
         if isinstance(error, AssertionError) and isinstance(frames, TracebackType):
-            # Bokeh asserts that a session is there; ours fail with other errors, and in other files.
+            # Bokeh asserts that a session exists. Assertions that fail elsewhere are errors.
             return Path(traceback.extract_tb(frames)[-1].filename).parts[-3:-1] != ("bokeh", "server")
         return "connection was closed" not in record.getMessage()
 
-    loggers = [logging.getLogger(name) for name in _TALKATIVE]
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
     for logger in loggers:
-        logger.addFilter(worth_telling)
+        logger.addFilter(is_error)
     try:
         yield
     finally:
         for logger in loggers:
-            logger.removeFilter(worth_telling)
+            logger.removeFilter(is_error)
 
 
 class _OwnAddress(NullAuth):
-    """Lets everybody in who asks for this server by its own name, from its own pages, and knows the token.
+    """Accepts requests that name this server as host, come from its own pages, and carry the token.
 
-    A page elsewhere can make its own name lead to this machine; then a browser takes both for one site, but still says
-    which name it asked for, and which page asks. Other users of this machine are kept out by the token. The page's
-    address holds it, and Bokeh's script hands it on when it opens the websocket.
+    A foreign page can make its own host name resolve to this machine (DNS rebinding). A browser then treats both as one
+    site, but still sends the name of the requested host and the origin of the requesting page. The token keeps out
+    other users of this machine. It is part of the page's address, and Bokeh's script sends it when it opens the
+    websocket.
 
     Parameters
     ----------
     own
-        Names of this server, with its port.
+        Host names of this server, with its port.
     token
-        What every request must bring.
+        Required in every request.
     """
 
     def __init__(self, own: list[str], token: str):
@@ -140,31 +143,46 @@ class _OwnAddress(NullAuth):
 
     @property
     def get_user(self) -> Callable[[Any], str]:
-        """What Bokeh asks before it answers."""
+        """The function that Bokeh calls before it answers."""
         return self._check
 
     @property
     def login_url(self) -> str:
-        """Bokeh wants one, though nobody is ever sent there."""
+        """Required by Bokeh, but never used."""
         return "/"
 
     def _check(self, handler: Any) -> str:
         if handler.request.host not in self._own:
-            raise HTTPError(403, "this server is called by another name")
-        # Bokeh looks at the origin of websockets too, but as old versions and environment variables would have it.
+            raise HTTPError(403, "the request names another host")
+        # Bokeh checks the origin of websockets too, but old versions do it wrongly, and a variable can switch it off.
         if handler.request.headers.get("Origin") not in (None, *(f"http://{host}" for host in self._own)):
-            raise HTTPError(403, "a page of another address asks")
+            raise HTTPError(403, "the request comes from a page of another address")
         if not secrets.compare_digest(handler.get_argument("token", "").encode(), self._token.encode()):
             raise HTTPError(403, reason="Please open the whole address that was printed when the explorer started")
         return "the user"
 
 
-async def _listen(make: Callable[[Document], None], port: int) -> tuple[Server, str]:
-    """A server that has its port but does not answer yet, and its whole address."""
+async def listen(make: Callable[[Document], None], port: int) -> tuple[Server, str]:
+    """Reserve a port.
+
+    Parameters
+    ----------
+    make
+        Fills the document of each new page.
+    port
+        Port on localhost; 0 takes a free one.
+
+    Returns
+    -------
+    server : Server
+        It answers after ``server.start()``, until `stop`.
+    address : str
+        The whole address, with its token.
+    """
     if not 0 <= port < 2**16:
         raise ValueError(f"port must be a number from 0 to {2**16 - 1}, got {port}")
     try:
-        # Bokeh would leave a socket open where this fails; and of port 0 it must be known which one it is.
+        # If this failed within Bokeh, a socket would stay open; and for port 0 the number must be known.
         with socket.create_server(("127.0.0.1", port)) as free:
             port = free.getsockname()[1]
     except OSError as error:
@@ -182,16 +200,17 @@ async def _answer(server: Server, address: str, open_browser: bool, on_ready: Ca
     """Answer until cancelled."""
     server.start()
     on_ready(address)
-    with tempfile.TemporaryDirectory() as place:  # for this user alone
+    with tempfile.TemporaryDirectory() as directory:  # readable by this user only
         if open_browser:
-            # Other users see in the list of processes what a browser is started with: a file that leads to the address.
-            file = Path(place) / "explorer.html"
+            # The arguments of a browser are visible to other users: pass a file that forwards to the address.
+            file = Path(directory) / "explorer.html"
             file.write_text(f'<meta http-equiv="refresh" content="0; url={address}">', encoding="ascii")
             webbrowser.open(file.as_uri())
         await asyncio.Event().wait()
 
 
-async def _stop(server: Server) -> None:
+async def stop(server: Server) -> None:
+    """Stop a server that `listen` returned."""
     server.unlisten()
     server.stop(wait=False)
 
@@ -203,15 +222,15 @@ def show_inline(
     evidence: bool = True,
     data_name: str | None = None,
 ) -> None:
-    """Show the explorer below the present cell of a notebook.
+    """Show the explorer below the current cell of a notebook.
 
     Parameters
     ----------
     model
         Fitted.
     notebook_url
-        Address of the notebook, as in the browser; only its pages may talk to the explorer. There is no token: the
-        notebook's page would not bring it.
+        Address of the notebook, as in the browser; only its pages may connect to the explorer. There is no token,
+        because the notebook's page would not send it.
     evidence, data_name
         As in `serve`.
     """
@@ -222,5 +241,5 @@ def show_inline(
         )
     prepared = prepare(model, evidence=evidence, data_name=data_name)
     output_notebook(hide_banner=True)
-    # Without an address Bokeh would listen to the whole network.
+    # By default Bokeh would listen on all network interfaces.
     show(application(prepared), notebook_url=notebook_url, address="localhost")

@@ -85,7 +85,8 @@ def transport(network: Network, z: Entries, delta: Entries, log_kappa: Entries, 
     z, delta, log_kappa, q = jnp.broadcast_arrays(z, delta, log_kappa, q)
     # Most often all are in the range, and nothing needs to be done to get there.
     is_inside = (jnp.abs(delta) < DELTA_RANGE - 1) & (log_kappa > LOG_KAPPA_RANGE[0]) & (log_kappa < LOG_KAPPA_RANGE[1])
-    return _apply(z, _shape(network, jax.lax.cond(jnp.all(is_inside), _keep, _bring_inside, delta, log_kappa, q), q))
+    inner = jax.lax.cond(jnp.all(is_inside), _keep, into_trained_range, delta, log_kappa, q)
+    return apply_shape(z, network_shape(network, inner, q))
 
 
 class Partials(NamedTuple):
@@ -114,12 +115,12 @@ def _partials(network: Network, z: Entries, delta: Entries, log_kappa: Entries, 
     one, zero = jnp.ones_like(z), jnp.zeros_like(z)
 
     def function(z, delta, log_kappa):
-        return _apply(z, _shape(network, _bring_inside(delta, log_kappa, q), q))
+        return apply_shape(z, network_shape(network, into_trained_range(delta, log_kappa, q), q))
 
     (x, log_dx), of_delta = jax.jvp(function, (z, delta, log_kappa), (zero, one, zero))
     _, of_kappa = jax.jvp(function, (z, delta, log_kappa), (zero, zero, one))
-    shape = _shape(network, _bring_inside(delta, log_kappa, q), q)
-    _, of_z = jax.jvp(lambda z: _apply(z, shape), (z,), (one,))
+    shape = network_shape(network, into_trained_range(delta, log_kappa, q), q)
+    _, of_z = jax.jvp(lambda z: apply_shape(z, shape), (z,), (one,))
     x_of, log_dx_of = zip(of_z, of_delta, of_kappa, strict=True)
     return Partials(x, log_dx, x_of, log_dx_of)
 
@@ -129,7 +130,7 @@ def inverse_transport(
 ) -> tuple[Entries, Entries]:
     """z = τ⁻¹(x) and log dz/dx, elementwise; numerical, with exact derivatives."""
     x, delta, log_kappa, q = jnp.broadcast_arrays(x, delta, log_kappa, q)
-    shape = _shape(network, _bring_inside(delta, log_kappa, q), q)
+    shape = network_shape(network, into_trained_range(delta, log_kappa, q), q)
     # First undo the powers for v (in log|v|, where they are nearly straight), then the sum of sigmoids for z.
     scale, powers, log_eps = _power_parameters(shape)
     nonzero = x != 0
@@ -147,7 +148,7 @@ def inverse_transport(
     location, amplitude, flat = _sum_parameters(shape)
     middle = v - location
     z = invert_increasing(lambda z: _sum(z, shape), v, middle - flat - amplitude, middle + flat + amplitude)
-    return z, -_apply(z, shape)[1]
+    return z, -apply_shape(z, shape)[1]
 
 
 class Transport(AbstractBijection):
@@ -209,8 +210,8 @@ class Inner(NamedTuple):
     log_outside: Entries  # log ς/c
 
 
-def _bring_inside(delta: Entries, log_kappa: Entries, q: Entries) -> Inner:
-    """Spike by rescaling, slab by its own mode and width; in the range nothing changes."""
+def into_trained_range(delta: Entries, log_kappa: Entries, q: Entries) -> Inner:
+    """Map (δ, log κ) into the trained range: the spike by rescaling, the slab by its own mode and width."""
     slab = _slab(delta, log_kappa, q)
     # c of the file's head, 1 where the slab wins.
     log_c = jnp.maximum(0.5 * jnp.log1p(delta * delta) - math.log(DELTA_RANGE), (log_kappa - LOG_KAPPA_RANGE[1]) / q)
@@ -226,8 +227,8 @@ def _keep(delta: Entries, log_kappa: Entries, q: Entries) -> Inner:
     return Inner(delta, log_kappa, jnp.ones_like(delta), jnp.zeros_like(delta), jnp.zeros_like(delta))
 
 
-def _shape(network: Network, inner: Inner, q: Entries) -> Shape:
-    """The network, on features that know where spike and slab are and which of them weighs more."""
+def network_shape(network: Network, inner: Inner, q: Entries) -> Shape:
+    """Parameters of τ: the network, applied to features that locate spike and slab and compare their masses."""
     delta, log_kappa, inside, shift, log_outside = inner
     kappa, square = jnp.exp(log_kappa), delta * delta
     # The slab's mode solves x = δ − κq|x|^{q−1}: two steps of a smooth soft threshold, x* ∈ (0, δ).
@@ -258,7 +259,8 @@ def _shape(network: Network, inner: Inner, q: Entries) -> Shape:
     return Shape(raw, slab, log_spike, delta * jax.lax.rsqrt(1 + square), inside, shift, log_outside)
 
 
-def _apply(z: Entries, shape: Shape) -> tuple[Entries, Entries]:
+def apply_shape(z: Entries, shape: Shape) -> tuple[Entries, Entries]:
+    """τ(z) and log dτ/dz for given parameters."""
     v, log_dv = _sum(z, shape)
     scale, powers, log_eps = _power_parameters(shape)
     square = v * v

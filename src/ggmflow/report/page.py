@@ -22,7 +22,7 @@ from ggmflow.report import svg as drawing
 from ggmflow.report import text as words
 from ggmflow.report.content import FIELDS, RULES, Numbers, collect
 from ggmflow.report.svg import escape
-from ggmflow.storage.archive import replacing
+from ggmflow.storage.replace import replacing
 from ggmflow.views import pairs as views
 
 

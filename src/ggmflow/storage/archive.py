@@ -1,49 +1,46 @@
-"""Fitted models as files: a ZIP of `header.json` and one `.npy` per array, read without executing anything.
+"""The format of model files: a ZIP of `header.json` and one `.npy` per array, read without executing anything.
 
     header.json   {"magic": "ggmflow", "format": 1, "versions": {...}, "header": {...},
                    "arrays": {name: {"dtype": ..., "shape": [...], "sha256": ...}, ...}}
     name.npy      one per array, in the order of "arrays"; sha256 is that of the member
 
-Members are stored uncompressed and without a date: equal content has equal bytes, and no member can be larger than the
-file. `numpy.load` and any ZIP program open such a file too.
+Members are stored uncompressed and without a date, so that equal content has equal bytes and no member can be larger
+than the file. `numpy.load` and any ZIP program can open such a file too.
 """
 
-import errno
 import hashlib
 import io
 import json
 import math
 import os
 import platform
-import secrets
 import stat
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ggmflow import __version__
+from ggmflow.storage.json_values import exact
+from ggmflow.storage.replace import replacing
 
 FORMAT = 1
-TEMPORARY = ".ggmflow-"  # how files begin that are not complete yet; a killed process leaves one behind
 
 _HEADER = "header.json"
 _DTYPES = {
     name: np.dtype(name).newbyteorder("<")
     for name in ("float32", "float64", "int32", "int64", "uint32", "bool", "uint8")
 }
-# Limits that hold for writing too, so that what was written can be read.
+# Limits for reading and for writing, so that every file that was written can be read.
 _MAX_ARRAYS = 4096
 _MAX_NAME_BYTES = 200
 _MAX_HEADER_BYTES = 4 * 2**20
-_MAX_DEPTH = 32
-# zipfile reads a directory in one go, however long it claims to be; 4096 members need 1.2 MB.
+# zipfile reads the directory at once, with the length that the file claims; 4096 members need 1.2 MB.
 _MAX_READ = 2 * 2**20
 _CHUNK = 2**20
-# What zipfile and json raise for damaged files, RecursionError being a RuntimeError.
+# Exceptions of zipfile and json for damaged files; RecursionError is a RuntimeError.
 _DAMAGE = (
     zipfile.BadZipFile,
     EOFError,
@@ -57,27 +54,26 @@ _DAMAGE = (
 
 
 class ModelFileError(ValueError):
-    """A file is not a model, is damaged, or is too new; the message names the file and says which."""
+    """A file is not a model, is damaged, or has a newer format; the message names the file and the reason."""
 
 
 def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a header and arrays to one file, whole or not at all.
+    """Write a header and arrays to one file, as a whole or not at all.
 
-    The file appears under its name only when complete; on any error a file that was there before stays as it was.
-    The same arguments (order included) give the same bytes, as long as the versions of ggmflow, JAX, NumPy and Python
-    are the same.
+    The file appears under its name only when it is complete; after an error, an existing file is unchanged. The same
+    arguments in the same order give the same bytes with the same versions of ggmflow, JAX, NumPy and Python.
 
     Parameters
     ----------
     path : path-like
-        Its directory must exist. A symbolic link stays one; what it points to is replaced.
+        Its directory must exist. Of a symbolic link, the file that it points to is replaced.
     header : dict
         None, booleans, integers, finite floats, strings, and lists and dicts (with string keys) of them, at most
         4 MiB as JSON. NumPy's integers, floats and booleans become Python's, tuples become lists. NaN and infinity
         belong in an array.
     arrays : dict of str to ndarray
-        float32, float64, int32, int64, uint32, bool or uint8, of any shape; at most 4096. A name is at most 200 bytes
-        of printable text that could name a file below a directory: no "..", backslash, colon or leading "/".
+        float32, float64, int32, int64, uint32, bool or uint8, of any shape; at most 4096. A name is printable text of
+        at most 200 bytes that is safe as a path within a directory: no "..", backslash, colon or leading "/".
 
     Raises
     ------
@@ -104,42 +100,42 @@ def write(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mappi
         "magic": "ggmflow",
         "format": FORMAT,
         "versions": versions(),
-        "header": _plain(dict(header), "header"),
+        "header": exact(dict(header), "header"),
         "arrays": described,
     }
     text = json.dumps(record, allow_nan=False).encode("ascii")
     if len(text) > _MAX_HEADER_BYTES:
         raise ValueError(f"the header takes {len(text)} bytes, more than {_MAX_HEADER_BYTES}: put long lists in arrays")
-    _replace(os.fspath(path), {_HEADER: (text,), **members})
+    _write_members(os.fspath(path), {_HEADER: (text,), **members})
 
 
 def read(path: str | os.PathLike[str], *, max_bytes: int = 4 * 2**30) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read what `write` wrote, from a file that need not be trusted.
+    """Read a file that `write` wrote; it need not be trusted.
 
-    Nothing in the file is executed or unpickled, and memory is bounded by its actual size, not by what it claims.
+    Nothing in the file is executed or unpickled, and memory is bounded by its actual size, not by the sizes it claims.
 
     Parameters
     ----------
     path : path-like
     max_bytes : int
-        Refuse larger files.
+        Raise if the file is larger.
 
     Returns
     -------
     header : dict
     arrays : dict of str to ndarray
-        In the order in which they were written, writeable, bit for bit what they were.
+        In the order in which they were written, writeable, bit for bit as they were.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     ModelFileError
-        If it is something else than a model, was damaged, is too large, or comes from a newer version.
+        If the file is not a model, is damaged, is too large, or comes from a newer version.
     """
     path = os.fspath(path)
     try:
-        # Before opening: to open a named pipe would wait for someone to write.
+        # Before opening: opening a named pipe would wait for a writer.
         mode = os.stat(path).st_mode
         if not stat.S_ISREG(mode):
             raise ModelFileError("is a directory" if stat.S_ISDIR(mode) else "is not a regular file")
@@ -150,53 +146,8 @@ def read(path: str | os.PathLike[str], *, max_bytes: int = 4 * 2**30) -> tuple[d
         raise ModelFileError(f"{path!r} {error}") from None
 
 
-@contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Write beside the target, wait for the disk, then rename: the name never leads to half a file.
-
-    Parameters
-    ----------
-    path : path-like
-        Its directory must exist. A symbolic link stays one; what it points to is replaced.
-
-    Yields
-    ------
-    str
-        A temporary path with the same suffix. What the block writes there takes the place of `path` when the block ends
-        well; otherwise it is removed, and a file that was there before stays as it was.
-    """
-    target = os.path.realpath(path)
-    directory = os.path.dirname(target)
-    if not os.path.isdir(directory):
-        raise FileNotFoundError(errno.ENOENT, "there is no such directory", directory)
-    if os.path.isdir(target):
-        raise IsADirectoryError(errno.EISDIR, "a file cannot replace a directory", os.fspath(path))
-    # Not tempfile, which would leave the file readable by its owner only.
-    name = f"{TEMPORARY}{secrets.token_hex(8)}.tmp{os.path.splitext(target)[1]}"
-    temporary = os.path.join(directory, name)
-    try:
-        open(temporary, "xb").close()  # a place that cannot be written to is refused before the work
-        yield temporary
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException as error:  # also when interrupted
-        if os.path.exists(temporary):
-            os.remove(temporary)
-        # A full disk is told without a name: nobody should have to guess which file it was.
-        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, temporary):
-            raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
-        raise
-
-
-def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Replace a file by a text in UTF-8, whole or not at all."""
-    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
-        file.write(text)
-
-
 class _Bounded(io.BufferedReader):
-    """A file that refuses to read very much at once."""
+    """A file of which only a limited number of bytes can be read at once."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or size < 0:
@@ -207,7 +158,7 @@ class _Bounded(io.BufferedReader):
 
 
 def _check_ends(file: _Bounded, max_bytes: int) -> int:
-    """Refuse what can be refused by size and by first and last bytes; returns the size."""
+    """Check size, first bytes and last bytes of the file; return its size."""
     size = os.fstat(file.fileno()).st_size
     if size == 0:
         raise ModelFileError("is empty")
@@ -218,7 +169,7 @@ def _check_ends(file: _Bounded, max_bytes: int) -> int:
     last = file.read()
     if first != b"PK\x03\x04":
         raise ModelFileError("is not a ggmflow model")
-    # zipfile would search for the end of the archive, and so accept what someone appended.
+    # zipfile would search for the end of the archive, and thus accept appended bytes.
     if not (last.startswith(b"PK\x05\x06") and last.endswith(b"\0\0") and len(last) == 22):
         raise ModelFileError("is damaged or truncated: a ZIP archive begins, but does not end here")
     return size
@@ -249,7 +200,7 @@ def _read_members(archive: zipfile.ZipFile, size: int) -> tuple[dict[str, Any], 
     described = _entry(record, "arrays", dict)
     if names[1:] != [f"{name}.npy" for name in described]:
         raise ModelFileError("is damaged: its members are not those that its header lists")
-    header = _plain(_entry(record, "header", dict), "header")
+    header = exact(_entry(record, "header", dict), "header")
     arrays = {
         name: _read_array(archive, member, name, described[name])
         for name, member in zip(described, members[1:], strict=True)
@@ -258,7 +209,7 @@ def _read_members(archive: zipfile.ZipFile, size: int) -> tuple[dict[str, Any], 
 
 
 def _read_record(archive: zipfile.ZipFile, member: zipfile.ZipInfo, size: int) -> dict[str, Any]:
-    """header.json, once it is known to be ours and of a format known here."""
+    """The content of header.json; raise if ggmflow did not write it, or if its format is not known here."""
     _check_sizes([member], size)
     if member.file_size > _MAX_HEADER_BYTES:
         raise ModelFileError(f"is damaged: its header claims {member.file_size} bytes")
@@ -283,12 +234,12 @@ def _read_record(archive: zipfile.ZipFile, member: zipfile.ZipInfo, size: int) -
 
 def _check_sizes(members: list[zipfile.ZipInfo], size: int) -> None:
     for member in members:
-        # The flags may say "the name is UTF-8", but neither "encrypted" nor "patched".
+        # Of the flags only "the name is UTF-8" may be set, neither "encrypted" nor "patched".
         if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & ~0x800:
             raise ModelFileError(f"is not a model written by ggmflow: member {member.filename!r} is not simply stored")
         if member.file_size != member.compress_size:
             raise ModelFileError(f"is damaged: member {member.filename!r} has two different sizes")
-    # Each may fit into the file and yet all of them claim the same bytes.
+    # Each member may fit into the file although several claim the same bytes.
     if sum(member.file_size for member in members) > size:
         raise ModelFileError("is damaged or truncated: its members claim more bytes than it has")
 
@@ -306,7 +257,7 @@ def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, de
         raise ModelFileError(f"is damaged: array {name!r} is not as long as its dtype and shape say")
     digest = hashlib.sha256(prefix)
     with archive.open(member) as stream:
-        # Compared, not parsed: for a given dtype and shape there is only one prefix.
+        # The prefix is compared, not parsed: for a given dtype and shape there is only one.
         intact = stream.read(len(prefix)) == prefix
         array = np.empty(shape, dtype)
         content = array.reshape(-1).view(np.uint8).data
@@ -316,51 +267,40 @@ def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, de
             digest.update(content[start:end])
     if not intact or digest.hexdigest() != _entry(described, "sha256", str):
         raise ModelFileError(f"is damaged: array {name!r} is not what was written")
-    # Any other byte would be a boolean that is neither True nor False.
+    # A byte other than 0 and 1 would be neither True nor False.
     if dtype == np.bool_ and np.any(array.view(np.uint8) > 1):
         raise ModelFileError(f"is damaged: array {name!r} is not boolean")
     return array.astype(dtype.newbyteorder("="), copy=False)
 
 
-def _replace(path: str, members: Mapping[str, tuple[bytes | memoryview, ...]]) -> None:
+def _write_members(path: str, members: Mapping[str, tuple[bytes | memoryview, ...]]) -> None:
     with replacing(path) as temporary, open(temporary, "wb") as file, zipfile.ZipFile(file, "w") as archive:
         for name, parts in members.items():
             info = zipfile.ZipInfo(name)  # dated 1980-01-01
             info.create_system = 3
-            info.file_size = sum(len(part) for part in parts)  # zipfile must know of more than 2 GiB before
+            info.file_size = sum(len(part) for part in parts)  # needed in advance for more than 2 GiB
             with archive.open(info, "w") as stream:
                 for part in parts:
                     stream.write(part)
 
 
 def _npy_prefix(dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
-    """What stands before the numbers in a .npy file of version 1.0; NumPy's own padding depends on its version."""
+    """The bytes before the data in a .npy file of version 1.0; the padding that NumPy writes depends on its version."""
     text = f"{{'descr': {dtype.str!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
     text += " " * (-(10 + len(text) + 1) % 64) + "\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode("ascii")
 
 
 def versions() -> dict[str, str]:
-    """Of what decides about a result."""
-    import jax  # here: it takes seconds to load, and reading or writing text does not need it
+    """Versions of ggmflow, JAX, NumPy and Python, which together determine a result."""
+    import jax  # only here: it takes seconds to load
 
     found = {"ggmflow": __version__, "jax": jax.__version__, "numpy": np.__version__}
     return found | {"python": platform.python_version()}
 
 
-def plain(value: Any) -> Any:
-    """Values that JSON has: what is not finite becomes None."""
-    if isinstance(value, dict):
-        return {str(key): plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _check_name(name: object) -> None:
-    """Nothing is extracted to disk here, but someone may unzip the file."""
+    """Raise if a name is not safe as a path within a directory: users may unzip the file."""
     if not isinstance(name, str):
         raise TypeError(f"array names are strings, not {name!r}")
     parts = name.split("/")
@@ -373,35 +313,8 @@ def _check_name(name: object) -> None:
 
 
 def _entry(record: Any, key: str, kind: type) -> Any:
-    """One entry of a header that may hold anything; a boolean is no integer."""
+    """One entry of an untrusted header, of exactly this type: a boolean is not an integer."""
     value = record.get(key) if isinstance(record, dict) else None
     if type(value) is not kind:
         raise ModelFileError(f"is damaged: its header has no valid {key!r}")
     return value
-
-
-def _plain(value: Any, where: str, depth: int = 0) -> Any:
-    """The value in Python's own types, all of which JSON can hold and give back."""
-    if depth > _MAX_DEPTH:
-        raise ValueError(f"the header is nested more than {_MAX_DEPTH} levels deep")
-    if isinstance(value, dict):
-        for key in value:
-            if not isinstance(key, str):
-                raise TypeError(f"{where} has the key {key!r}: keys must be strings")
-        return {key: _plain(entry, f"{where}[{key!r}]", depth + 1) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry, f"{where}[{i}]", depth + 1) for i, entry in enumerate(value)]
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, np.bool_):
-        return bool(value)
-    if isinstance(value, int | np.integer):
-        return int(value)
-    if isinstance(value, float | np.floating):
-        if not math.isfinite(value):
-            raise ValueError(f"{where} is {value}: numbers in a header must be finite, put others in an array")
-        return float(value)
-    raise TypeError(
-        f"{where} is of type {type(value).__name__}: a header holds None, booleans, integers, floats, strings, "
-        "and lists and dicts of them; arrays go beside it"
-    )

@@ -1,8 +1,8 @@
-"""Compiled programs kept between processes, so that the second fit of a shape starts at once.
+"""A cache of compiled programs on disk, so that the second fit of a shape starts without compiling.
 
-They lie in the user's cache directory, `~/.cache/ggmflow/xla`, or where the environment variable GGMFLOW_CACHE says
-("off": nowhere). JAX is told of it only while a block runs; a cache the user has configured is left alone, and a
-directory that others may write to is not used, with a warning: compiled programs are code, and would be run.
+The cache is `~/.cache/ggmflow/xla`, or the directory in the environment variable GGMFLOW_CACHE ("off": no cache). JAX
+uses it only while a block runs, and not at all if the user has configured a cache of JAX. A directory that other users
+may write to is not used, with a warning: compiled programs are code that will be executed.
 """
 
 import os
@@ -21,12 +21,12 @@ from jax.experimental.compilation_cache import compilation_cache
 _DIRECTORY = "jax_compilation_cache_dir"
 _OPTIONS = {
     "jax_persistent_cache_min_compile_time_secs": 0.5,
-    "jax_compilation_cache_max_size": 512 * 2**20,  # bytes; the least recently used go first
+    "jax_compilation_cache_max_size": 512 * 2**20,  # bytes; the least recently used are removed first
 }
 
 
 def cache_directory() -> Path | None:
-    """Where compiled programs are kept, or None if they are not."""
+    """Directory of the cache, or None if there is none."""
     chosen = os.environ.get("GGMFLOW_CACHE", "")
     if chosen.lower() == "off":
         return None
@@ -42,25 +42,25 @@ def cache_directory() -> Path | None:
 
 
 def safe_directory() -> Path | None:
-    """The cache directory, made if need be; None if there is none, or if others may have put something in it."""
+    """The cache directory, created if necessary; None if there is none, or if others may have written to it."""
     directory = cache_directory()
     if directory is None:
         return None
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         unsafe = _others_may_write(directory)
-    except OSError:  # a read-only home costs time, nothing else
+    except OSError:  # without a writable home directory programs are compiled again
         return None
-    if unsafe:  # and so is what may already be in it
+    if unsafe:
         _warn(
-            f"{directory} is not used as a cache: others may write to it, or it is theirs. Remove it, or name another "
+            f"{directory} is not used as a cache: others may write to it, or own it. Remove it, or name another "
             "directory in the environment variable GGMFLOW_CACHE"
         )
     return None if unsafe else directory
 
 
 def _others_may_write(directory: Path) -> bool:
-    if sys.platform == "win32":  # where permissions are told otherwise
+    if sys.platform == "win32":  # its permissions are not those of POSIX
         return False
     found = directory.stat()
     if found.st_mode & stat.S_IWOTH or found.st_uid not in (0, os.geteuid()):
@@ -69,28 +69,28 @@ def _others_may_write(directory: Path) -> bool:
 
 
 def _is_own_group(gid: int) -> bool:
-    """Whether a group is the user's alone, as Debian and Fedora give everyone one of the same name.
+    """Whether a group has only this user as member, as Debian and Fedora create one for each user.
 
-    The name must agree: those who have a group as their primary one are not listed as its members.
+    The group must have the name of the user: users whose primary group it is are not listed as its members.
     """
     import grp  # not on Windows
     import pwd
 
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
-    except KeyError:  # nobody knows
+    except KeyError:  # the user or the group is unknown
         return False
     return gid == user.pw_gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
 
 
-@cache  # once for a process: many calls look at the directory
+@cache  # once per process: many calls check the directory
 def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=1)
 
 
 @contextmanager
 def compilation_cache_enabled() -> Iterator[None]:
-    """Let JAX keep what it compiles inside the block; afterwards its settings are as before."""
+    """Let JAX use the cache inside the block, and restore its settings afterwards."""
     if getattr(jax.config, _DIRECTORY) is not None or (directory := safe_directory()) is None:
         yield
         return
@@ -99,7 +99,7 @@ def compilation_cache_enabled() -> Iterator[None]:
     try:
         for name, value in {**_OPTIONS, _DIRECTORY: str(directory)}.items():
             jax.config.update(name, value)
-        compilation_cache.reset_cache()  # JAX looks at the directory once
+        compilation_cache.reset_cache()  # JAX reads the setting only once
         yield
     finally:
         for name, value in {**before, _DIRECTORY: None}.items():
@@ -107,16 +107,16 @@ def compilation_cache_enabled() -> Iterator[None]:
         compilation_cache.reset_cache()
 
 
-@cache  # once for a process
+@cache  # once per process
 def _remove_incomplete(directory: Path) -> None:
-    """Remove what a process left that was killed, or found the disk full, while JAX wrote.
+    """Remove files that are incomplete because their process was killed, or the disk was full, while JAX wrote.
 
-    JAX would complain of half a program each time it is asked for, and not replace it. A file with the date of use is
-    written last: what has none is not complete, unless someone is writing it now, who has the lock.
+    JAX would warn about such a file at every use, and not replace it. It writes a file with the date of use last, so a
+    program without one is incomplete, unless a process that holds the lock is writing it now.
     """
     lock = filelock.FileLock(directory / ".lockfile")
     with suppress(filelock.Timeout, OSError), lock.acquire(blocking=False):
-        # Where no date was ever kept, other programs of JAX have filled the directory.
+        # A directory without any date was filled by programs that use JAX with other settings.
         for program in directory.glob("*-cache") if any(directory.glob("*-atime")) else ():
             if not program.with_name(f"{program.name.removesuffix('-cache')}-atime").exists():
                 program.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
-"""What does not fit into memory is refused before anything is allocated.
+"""Raise MemoryError before an allocation that cannot succeed.
 
-    bytes that are needed at least  >  bytes that can be had   →   MemoryError
+    bytes that are needed at least  >  bytes that are available   →   MemoryError
 
-The message says what was asked, what it needs, what there is, and what would do. Needs are lower bounds: whatever might
-work is tried.
+The message gives the request, the bytes that it needs, the bytes that are available, and a remedy. The bytes needed are
+a lower bound: a request that might succeed is tried.
 """
 
 import os
@@ -19,16 +19,16 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 
 def require(need: float, what: str, advice: str | Advice) -> None:
-    """Refuse what cannot fit.
+    """Raise AdvisedMemoryError if a request needs more memory than there is.
 
     Parameters
     ----------
     need
-        Bytes that it takes at least.
+        Bytes that the request needs at least.
     what
-        Was asked for, as the begin of a sentence in the plural: "1000000000 draws".
+        The request, as the subject of a sentence in the plural: "1000000000 draws".
     advice
-        What would do.
+        A remedy.
 
     Raises
     ------
@@ -36,19 +36,19 @@ def require(need: float, what: str, advice: str | Advice) -> None:
     """
     there = available()
     if there is not None and need > there:
-        problem = f"{what} need at least {in_words(need)} of memory, and {in_words(there)} are available"
+        problem = f"{what} need at least {format_bytes(need)} of memory, and {format_bytes(there)} are available"
         raise AdvisedMemoryError(problem, Advice(advice) if isinstance(advice, str) else advice)
 
 
 def available() -> int | None:
-    """Bytes that this process could still get, swap space included; None where nobody says.
+    """Bytes that this process can still allocate, swap space included; None if the system does not say.
 
-    That is what the machine has left, or all that a container or a job of a cluster may have if that is less.
+    That is the free memory of the machine, or the limit of a container or cluster job if it is smaller.
     """
     found = []
     try:
         lines = (line.split() for line in _MEMINFO.read_text(encoding="ascii").splitlines())
-        known = {words[0]: int(words[1]) for words in lines if len(words) == 3}  # in kB
+        known = {fields[0]: int(fields[1]) for fields in lines if len(fields) == 3}  # in kB
         found.append(1024 * (known["MemAvailable:"] + known.get("SwapFree:", 0)))
     except (OSError, KeyError, ValueError):
         try:
@@ -58,15 +58,15 @@ def available() -> int | None:
     for path in _limits():
         try:
             found.append(int(path.read_text(encoding="ascii")))
-        except (OSError, ValueError):  # there is none, or it is "max"
+        except (OSError, ValueError):  # the file does not exist, or holds "max"
             pass
     return min(found, default=None)
 
 
 def _limits() -> Iterator[Path]:
-    """Files that may hold a limit: those of the process's own control group and of all that it lies in."""
+    """Files that may hold a limit: those of the process's own control group and of all groups that contain it."""
     yield _GROUPS / "memory.max"
-    yield _GROUPS / "memory" / "memory.limit_in_bytes"  # of the older kind of groups
+    yield _GROUPS / "memory" / "memory.limit_in_bytes"  # version 1 of control groups
     try:
         lines = [line.split(":", 2) for line in _OWN_GROUP.read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError):
@@ -78,8 +78,8 @@ def _limits() -> Iterator[Path]:
             yield from (top / group / file for group in (own, *own.parents))
 
 
-def in_words(size: float) -> str:
-    """Bytes for people: 3.2 GB."""
+def format_bytes(size: float) -> str:
+    """A number of bytes as text: 3.2 GB."""
     unit = 0
     while size >= 1000 and unit < len(_UNITS) - 1:
         size, unit = size / 1000, unit + 1

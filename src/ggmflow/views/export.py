@@ -14,7 +14,9 @@ import numpy as np
 import pandas as pd
 
 from ggmflow.posterior.posterior import Posterior
-from ggmflow.storage.archive import plain, replacing, versions, write_text
+from ggmflow.storage.archive import versions
+from ggmflow.storage.json_values import plain
+from ggmflow.storage.replace import replacing, write_text
 from ggmflow.views.formats import EXPORTS
 
 SCHEMA = "ggmflow-posterior/1"

@@ -1,0 +1,57 @@
+"""The model with everything that all pages of one explorer share."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from ggmflow.estimator.graphical_flow import GraphicalFlow
+from ggmflow.views import pairs as views
+from ggmflow.views.pairs import Surface
+
+
+class Prepared(NamedTuple):
+    """A model with everything that all pages share.
+
+    Attributes
+    ----------
+    model
+        Fitted.
+    positions : (d, 2) array
+        Of the nodes.
+    surface
+        Evidence over (λ, q); None if it is not known.
+    start : (λ, q, T)
+        The condition at which a page opens: that of highest evidence, else the middle of the ranges.
+    data_name : str or None
+        Name of the data, usually that of their file; None if it is not known.
+    """
+
+    model: GraphicalFlow
+    positions: Float[np.ndarray, "d 2"]
+    surface: Surface | None
+    start: tuple[float, float, float]
+    data_name: str | None = None
+
+
+def prepare(model: GraphicalFlow, *, evidence: bool = True, data_name: str | None = None) -> Prepared:
+    """Compute everything that all pages share, and compile the programs that they run.
+
+    Parameters
+    ----------
+    model
+        Fitted.
+    evidence
+        Whether to compute the evidence surface; the first time for a number of variables this takes a while.
+    data_name
+        Name of the data on the page, for example that of their file.
+    """
+    # Low temperatures need double precision, which is another program: the first move there would have to compile it.
+    for temperature in {*model.temperature_range_}:
+        for quick in (True, False):
+            views.view(model, temperature=temperature, num_draws=views.num_draws_of(model, quick))
+    surface = views.evidence_surface(model) if evidence else None
+    lam, q, temperature = views.middle(model)
+    if surface is not None:
+        lam, q, _ = surface.best
+    return Prepared(model, views.layout(model), surface, (lam, q, temperature), data_name)

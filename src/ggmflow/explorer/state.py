@@ -1,0 +1,132 @@
+"""The values that decide what a page shows: condition, edge rule, selected variable or pair, order of the table.
+
+λ, q and T are rounded to the digits of the line of Python on the page, so the page shows exactly
+``model.posterior(lam, q, temperature, num_draws=...)`` of that line.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Int
+
+from ggmflow.estimator.graphical_flow import GraphicalFlow
+from ggmflow.views.pairs import View
+
+# The menu of edge rules: label → rule, and level of the intervals.
+RULES = {
+    "Highest expected F1 (default)": ("f1", 0.9),
+    "80 % interval excludes zero": ("interval", 0.8),
+    "90 % interval excludes zero": ("interval", 0.9),
+    "95 % interval excludes zero": ("interval", 0.95),
+    "False discovery rate below 10 %": ("fdr", 0.9),
+}
+# Columns of the table of edges, with their titles.
+COLUMNS = {
+    "row": "variable",
+    "column": "variable",
+    "association": "assoc.",
+    "lower": "lower",
+    "upper": "upper",
+    "shown": "P(edge)",
+}
+
+
+@dataclass
+class State:
+    """What a page shows.
+
+    Attributes
+    ----------
+    condition : (λ, q, T)
+    label : str
+        Of the edge rule, a key of `RULES`.
+    node, pair : int or None
+        The selected variable, or the selected row of `View.pairs`; at most one of them is set.
+    pinned : set of int
+        Variables that were searched for, which are drawn even without edges.
+    sorted_by : str
+        Column of the table of edges, a key of `COLUMNS`.
+    descending : bool
+    """
+
+    condition: tuple[float, float, float]
+    label: str = next(iter(RULES))
+    node: int | None = None
+    pair: int | None = None
+    pinned: set[int] = field(default_factory=set)
+    sorted_by: str = "association"
+    descending: bool = True
+
+    @property
+    def rule(self) -> str:
+        """The edge rule, as in `Posterior.select_edges`."""
+        return RULES[self.label][0]
+
+    @property
+    def level(self) -> float:
+        """Of the intervals."""
+        return RULES[self.label][1]
+
+    def select(self, *, node: int | None = None, pair: int | None = None) -> None:
+        """Select a variable, a pair, or nothing."""
+        self.node, self.pair = node, pair
+
+    def sort(self, column: str) -> None:
+        """Sort the table by this column, in the opposite order if it is sorted by it already."""
+        is_number = column not in ("row", "column")
+        self.descending = not self.descending if column == self.sorted_by else is_number
+        self.sorted_by = column
+
+    def strongest(self, view: View, most: int) -> Int[np.ndarray, " k"]:
+        """Pairs whose intervals are shown: those of the selected variable, else the edges, else all; strongest first.
+
+        Parameters
+        ----------
+        view
+            The view they are taken from.
+        most
+            The number of pairs shown; the selected pair comes first if it is not among them.
+
+        Returns
+        -------
+        (k,) array of int
+            Rows of `View.pairs`.
+        """
+        pairs = view.pairs
+        if self.node is not None:
+            shown = np.flatnonzero(((pairs["i"] == self.node) | (pairs["j"] == self.node)).to_numpy())
+        elif view.n_edges:
+            shown = np.flatnonzero(pairs["edge"].to_numpy())
+        else:
+            shown = np.arange(len(pairs))
+        shown = shown[np.argsort(-pairs["association"].abs().to_numpy()[shown], kind="stable")]
+        if self.pair is not None and self.pair not in shown[:most]:
+            shown = np.append(self.pair, shown)
+        return shown
+
+
+def rounded_condition(
+    model: GraphicalFlow, log_lam: float, q: float, log_temperature: float
+) -> tuple[float, float, float]:
+    """λ, q and T as the line of Python on the page has them.
+
+    Parameters
+    ----------
+    model
+        Fitted.
+    log_lam, q, log_temperature
+        Values of the sliders; logarithms to base 10.
+    """
+    lam = _rounded(10.0**log_lam, 4, "g", model.lam_range_)
+    q = _rounded(q, 3, "f", model.q_range_)
+    T = _rounded(10.0**log_temperature, 3, "g", model.temperature_range_)
+    if known := model._snapshots:  # the published architecture has two temperatures
+        T = min(known, key=lambda each: abs(np.log(each / T)))
+    return lam, q, T
+
+
+def _rounded(value: float, digits: int, kind: str, ends: tuple[float, float]) -> float:
+    """The number with so many digits (kind "g") or decimals ("f"), or with as many more as keep it in the range."""
+    value = float(np.clip(value, *ends))
+    found = (float(f"{value:.{more}{kind}}") for more in range(digits, 18))
+    return next((each for each in found if ends[0] <= each <= ends[1]), value)
