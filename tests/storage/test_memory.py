@@ -169,7 +169,7 @@ def test_a_wide_table_is_an_error_of_one_line_on_the_command_line(monkeypatch, t
     del compilations[:]
     (line,), _ = refused_fit(tmp_path, table)
     assert line.startswith("Error: a flow over 2001000 entries and its training need at least 3")
-    assert line.endswith("give --query ..., the variables whose Markov blanket you want, or leave columns out")
+    assert line.endswith("leave columns out, or ask for the Markov blanket of some variables with --query ...")
     assert compilations == [] and not (tmp_path / "run").exists()
 
 

@@ -44,7 +44,7 @@ class Controls:
         self.q = _slider("Exponent q", model.q_range_, q, step=0.005, code="return String(Number(tick.toFixed(3)))")
         self.temperature = _log_slider("Temperature T", model.temperature_range_, temperature, digits=3)
         self.temperature.visible = not self.temperature.disabled
-        if model._snapshots and not self.temperature.disabled:
+        if model.temperatures_ and not self.temperature.disabled:
             self.temperature.step = self.temperature.end - self.temperature.start
         self.rule = Select(
             options=list(RULES), value=next(iter(RULES)), title="What makes an edge", name="rule", **_WIDE

@@ -120,7 +120,7 @@ def rounded_condition(
     lam = _rounded(10.0**log_lam, 4, "g", model.lam_range_)
     q = _rounded(q, 3, "f", model.q_range_)
     T = _rounded(10.0**log_temperature, 3, "g", model.temperature_range_)
-    if known := model._snapshots:  # the published architecture has two temperatures
+    if known := model.temperatures_:  # the published architecture has two temperatures
         T = min(known, key=lambda each: abs(np.log(each / T)))
     return lam, q, T
 
