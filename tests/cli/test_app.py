@@ -344,7 +344,10 @@ def test_error_for_a_directory_that_is_not_a_run(command, tmp_path):
 
 @pytest.mark.parametrize("command", COMMANDS[:2] + COMMANDS[3:], ids=lambda command: command[0])
 def test_error_for_a_condition_outside_the_ranges(command, fitted):
-    refused([*command, fitted[0], "--lam", "99"], r"lam.99 is outside the fitted range 0\.5 … 8")
+    refused(
+        [*command, fitted[0], "--lam", "99"],
+        r"--lam 99 is outside the fitted range 0\.5 … 8: fit again with --lam 0\.5,99",
+    )
     refused([*command, fitted[0], "--q", "nan"], "q must be a number")
 
 

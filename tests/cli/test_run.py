@@ -319,9 +319,7 @@ def test_fit_can_be_resumed_after_a_crash_at_any_file_operation(untrained, monke
             assert read_record(run)["status"] == "finished"
         if len(calls) <= count:
             break
-        if (
-            before == "nothing" or count
-        ):  # at count 0 the old run, of other parameters, is unchanged
+        if before == "nothing" or count:  # at count 0 the old run, of other parameters, is unchanged
             fit(run, table, resume=True)
             assert files_of(run) == FINISHED
             for name in (MODEL, EDGES):
