@@ -1,9 +1,9 @@
-"""`ggmflow`, or `python -m ggmflow`: the command line, which Ctrl-C or SIGTERM ends at any moment in one line.
+"""The program `ggmflow`, or `python -m ggmflow`, which Ctrl-C or SIGTERM ends at any moment with one line of text.
 
     exit code = 128 + number of the signal:  130 after Ctrl-C,  143 after SIGTERM
 
-Every file is safe against a kill, so leaving at once costs at most a temporary file that stays. What has begun is left
-the orderly way, by KeyboardInterrupt: it removes such files, and keeps what a fit has learned.
+No file is damaged if the process is killed; at most a temporary file stays. A command that computes is ended
+by KeyboardInterrupt instead, so that it can remove temporary files and save a checkpoint.
 """
 
 import os
@@ -15,13 +15,13 @@ from typing import Any, NoReturn
 
 import ggmflow
 
-_received: list[tuple[int, float]] = []  # signals and when they came
+_received: list[tuple[int, float]] = []  # signals and the times of their arrival
 
 
 def main() -> None:
-    """What a shell calls; ends the process."""
+    """Run the command line; ends the process."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or the background of a script
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup, or in the background of a script
             signal.signal(number, _end)
     sys.unraisablehook = _unraisable
     from ggmflow.cli.app import app
@@ -29,12 +29,12 @@ def main() -> None:
     try:
         app(prog_name="python -m ggmflow" if sys.argv[0].endswith("__main__.py") else None)
     except SystemExit as end:
-        # An orderly end is an end: that of a server, or of a command that was done already.
+        # Exit code 0 stays: a signal is the usual end of a server, or came after the end of a command.
         if not _received or end.code in (0, None):
-            _quietly()
+            _restore_handlers()
             raise
-        _leave(told=True)
-    except BaseException:  # what libraries make of an interrupt has many names
+        _leave(silent=True)
+    except BaseException:  # libraries turn an interrupt into various exceptions
         if not _received:
             raise
         _leave()
@@ -42,42 +42,42 @@ def main() -> None:
 
 def _end(number: int, frame: FrameType | None) -> None:
     now = time.monotonic()
-    again = bool(_received) and now - _received[0][1] > 1  # shells send one signal to a process and to its group
+    again = bool(_received) and now - _received[0][1] > 1  # a shell may send one signal twice, to process and group
     first = not _received
     _received.append((number, now))
-    if again or not _at_work():
+    if again or not _is_computing():
         _leave()
     if first:
         raise KeyboardInterrupt
 
 
-def _at_work() -> bool:
-    """Whether `ggmflow.cli.jobs` is loaded, which makes it an attribute; before, nothing has begun."""
+def _is_computing() -> bool:
+    """Whether `ggmflow.cli.jobs` is loaded, which makes it an attribute of `ggmflow.cli`."""
     return "jobs" in vars(sys.modules.get("ggmflow.cli", ggmflow))
 
 
 def _unraisable(unraisable: Any) -> None:
-    """Python would show, and forget, an interrupt that came while it collected garbage."""
+    """Leave after an interrupt during garbage collection, which Python would only print."""
     if isinstance(unraisable.exc_value, KeyboardInterrupt):
         _leave()
     sys.__unraisablehook__(unraisable)
 
 
-def _leave(told: bool = False) -> NoReturn:
-    """End now: JAX may crash when it is taken down after an interrupt in its compiler."""
-    _quietly()
-    show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # which a live line hides
-    os.write(2, (show_cursor + ("" if told else "Interrupted.\n")).encode())
+def _leave(silent: bool = False) -> NoReturn:
+    """End the process at once: JAX may crash in its own clean-up after an interrupt in its compiler."""
+    _restore_handlers()
+    show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a progress line hides it
+    os.write(2, (show_cursor + ("" if silent else "Interrupted.\n")).encode())
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError, RuntimeError):  # full, closed, or interrupted while it was written to
+        except (OSError, ValueError, RuntimeError):  # full, closed, or interrupted during a write
             pass
     os._exit(128 + _received[0][0])
 
 
-def _quietly() -> None:
-    """All is written: from here on a signal just ends the process."""
+def _restore_handlers() -> None:
+    """Let signals end the process without a message: everything is written."""
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is _end:
             signal.signal(number, signal.SIG_DFL)

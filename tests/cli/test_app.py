@@ -24,20 +24,15 @@ from typer.testing import CliRunner
 import ggmflow
 from ggmflow.cli.app import app
 from ggmflow.estimator import graphical_flow as estimator
+from ggmflow.model.conditions import Boundary, Choice
 from ggmflow.storage import archive
 from tests.support import models
 
+pytestmark = pytest.mark.usefixtures("jax_as_users_have_it")
 run = CliRunner().invoke
 # a → b → c, and d by itself: edges that any rule finds.
 NOISE = np.random.default_rng(0).standard_normal((50, 4))
 TABLE = pd.DataFrame(np.c_[NOISE[:, 0], NOISE[:, :2].sum(1), NOISE[:, :3].sum(1), NOISE[:, 3]], columns=list("abcd"))
-
-
-@pytest.fixture(autouse=True)
-def jax_as_users_have_it():
-    jax.config.update("jax_numpy_dtype_promotion", "standard")
-    yield
-    jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 @pytest.fixture
@@ -87,7 +82,7 @@ def test_fit_ends_with_a_summary(fitted):
     assert "Warning" not in told
 
 
-def test_the_model_is_the_one_that_python_fits(fitted):
+def test_command_line_and_python_fit_the_same_model(fitted):
     given = {"lam": (0.5, 8.0), "steps": 100, "random_state": 0, "progress": False}
     expected = ggmflow.GraphicalFlow(**given).fit(TABLE).posterior(2.0, 0.5).sample(20, random_state=0)
     found = ggmflow.load_run(fitted[0]).posterior(2.0, 0.5).sample(20, random_state=0)
@@ -116,7 +111,7 @@ def test_every_option_reaches_the_model(untrained, table, tmp_path):
     assert "--json" not in command
 
 
-def test_json_is_all_there_is_on_standard_output(untrained, table, tmp_path):
+def test_with_json_nothing_else_is_on_standard_output(untrained, table, tmp_path):
     arguments = ["fit", str(table), "-o", str(tmp_path / "run"), "--lam", "2", "--q", "1", "--json"]
     result = run(app, arguments)
     answer = json.loads(result.stdout)
@@ -142,13 +137,13 @@ BAD_TABLES = {
 
 
 @pytest.mark.parametrize(("text", "message"), BAD_TABLES.values(), ids=BAD_TABLES.keys())
-def test_a_bad_table_is_one_line_and_leaves_nothing(tmp_path, text, message):
+def test_bad_table_gives_a_one_line_error_and_no_files(tmp_path, text, message):
     (tmp_path / "table.csv").write_text(text)
     refused(["fit", tmp_path / "table.csv", "-o", tmp_path / "run"], message)
     assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
 
 
-def test_all_problems_of_a_table_are_told_at_once(tmp_path):
+def test_all_problems_of_a_table_are_reported_together(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("diagnosis,a,b,c\nM,1,,7\nB,2,3,7\nM,,4,7\n")
     result = run(app, ["fit", str(path), "-o", str(tmp_path / "run")])
@@ -166,8 +161,8 @@ FAULTY = TABLE.assign(e=TABLE["b"])
 FAULTY.loc[5, "d"] = 40.0
 
 
-def test_the_data_check_is_told_before_training(tmp_path, monkeypatch):
-    """So that a user can stop: it is there even if training never ends."""
+def test_data_check_is_printed_before_training(tmp_path, monkeypatch):
+    """A user can read it and stop before training ends."""
 
     def never_ends(*_, **__):
         raise KeyboardInterrupt
@@ -183,7 +178,7 @@ def test_the_data_check_is_told_before_training(tmp_path, monkeypatch):
     assert len(told) <= 8 and result.stderr.count("identical") == 1
 
 
-def test_the_data_check_is_kept(untrained, tmp_path):
+def test_data_check_is_saved_with_the_run(untrained, tmp_path):
     FAULTY.to_csv(tmp_path / "table.csv", index=False)
     place = str(tmp_path / "run")
     result = run(app, ["fit", str(tmp_path / "table.csv"), "-o", place, "--lam", "2", "--q", "1", "--json"])
@@ -192,7 +187,7 @@ def test_the_data_check_is_kept(untrained, tmp_path):
     assert [finding.kind.value for finding in check.findings][:2] == ["identical", "outliers"]
     assert json.loads((tmp_path / "run" / "run.json").read_text())["data"]["check"] == check.to_dict()
     assert json.loads(result.stdout)["data"]["check"] == check.to_dict()
-    assert "Note:" not in result.stderr  # what the check says is not said twice
+    assert "Note:" not in result.stderr  # findings are not repeated as notes
     told = " ".join(run(app, ["summary", place]).stdout.split())
     assert "Check columns 'b' and 'e' are identical (r = 1.000): leave out all but one with --drop 'e'" in told
 
@@ -202,8 +197,8 @@ BAD_OPTIONS = {
     "same query": (["--query", "a,a"], "the query names a column twice: 'a'"),
     "two lines": (["--query", "a\nb"], "names are separated by commas, in one line"),
     "two lines dropped": (["--drop", "a\nb"], "names are separated by commas, in one line"),
-    "range of words": (["--lam", "low,high"], "--lam takes a number or two of them, low,high.*'low,high'"),
-    "three numbers": (["--q", "1,2,3"], "--q takes a number or two of them"),
+    "range of words": (["--lam", "low,high"], "--lam takes one number or two, low,high.*'low,high'"),
+    "three numbers": (["--q", "1,2,3"], "--q takes one number or two"),
     "reversed": (["--lam", "8,2"], "the first number must not exceed the second"),
     "negative": (["--lam", "-1,2"], "lam must be a positive number"),
     "not a number": (["--lam", "nan"], "lam must be a positive number"),
@@ -212,21 +207,21 @@ BAD_OPTIONS = {
     "cold": (["--temperature", "0.01,0.5"], "--temperature must reach 1"),
     "wrong delimiter": (["--delimiter", ";"], "separated by commas, not semicolons: .*--delimiter ','"),
     "long delimiter": (["--delimiter", "::"], "one character"),
-    "seed": (["--seed", "4294967296"], "--seed must be below"),
+    "seed": (["--seed", "4294967296"], "Invalid value for '--seed'"),
     "steps": (["--steps", "99999999999999999999"], "Invalid value for '--steps'"),
     "tiny": (["--lam", "1e-300"], r"lam must lie between 1e-30 and 1e\+30"),
     "too cold": (["--temperature", "1e-300,1"], "temperature must be at least 1e-12"),
-    "both": (["--resume", "--force"], "give one of them"),
+    "both": (["--resume", "--force"], "give only one of them"),
 }
 
 
 @pytest.mark.parametrize(("options", "message"), BAD_OPTIONS.values(), ids=BAD_OPTIONS.keys())
-def test_a_bad_option_is_one_line_and_leaves_nothing(table, tmp_path, options, message):
+def test_bad_option_gives_a_one_line_error_and_no_files(table, tmp_path, options, message):
     refused(["fit", table, "-o", tmp_path / "run", *options], message)
     assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
 
 
-def test_what_cannot_be_read_or_written_is_named(table, tmp_path):
+def test_error_names_the_file_that_cannot_be_read_or_written(table, tmp_path):
     refused(["fit", tmp_path / "nowhere.csv"], r"nowhere\.csv' does not exist: give the path of a CSV file")
     refused(["fit", tmp_path], "is a directory")
     refused(["fit", table, "-o", table / "run"], r"cannot use .*table\.csv/run: Not a directory")
@@ -242,7 +237,7 @@ def test_no_permission_to_write(table, tmp_path):
     assert not list(closed.iterdir())
 
 
-def test_permission_denied_is_one_line_for_root_too(table, tmp_path, monkeypatch):
+def test_permission_denied_gives_a_one_line_error(table, tmp_path, monkeypatch):
     def denied(self, *args, **kwargs):
         raise PermissionError(errno.EACCES, "Permission denied", str(self))
 
@@ -250,7 +245,7 @@ def test_permission_denied_is_one_line_for_root_too(table, tmp_path, monkeypatch
     refused(["fit", table, "-o", tmp_path / "run"], "cannot use .*run: Permission denied")
 
 
-def test_a_fit_that_fails_is_one_line(table, tmp_path, monkeypatch):
+def test_failed_fit_gives_a_one_line_error(table, tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise FloatingPointError("training failed: no [luck]")
 
@@ -258,7 +253,7 @@ def test_a_fit_that_fails_is_one_line(table, tmp_path, monkeypatch):
     refused(["fit", table, "-o", tmp_path / "run"], r"training failed: no \[luck\]")
 
 
-def test_our_own_mistakes_keep_their_traceback(table, tmp_path, monkeypatch):
+def test_unexpected_exception_keeps_its_traceback(table, tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise ValueError("a bug")
 
@@ -267,17 +262,17 @@ def test_our_own_mistakes_keep_their_traceback(table, tmp_path, monkeypatch):
     assert result.exit_code == 1 and isinstance(result.exception, ValueError)
 
 
-def test_the_best_at_an_end_of_a_range_is_noted(untrained, table, tmp_path, monkeypatch):
-    end = ggmflow.estimator.graphical_flow.Choice(8.0, 1.0, ("the highest λ, 8",))
+def test_summary_says_if_the_evidence_is_highest_at_a_boundary(untrained, table, tmp_path, monkeypatch):
+    end = Choice(8.0, 1.0, (Boundary("lam", "high"),))
     monkeypatch.setattr(ggmflow.GraphicalFlow, "select", lambda self: end)
     result = run(app, ["fit", str(table), "-o", str(tmp_path / "run"), "--lam", "0.5,8"])
     assert result.exit_code == 0, result.output
-    assert "Warning" not in result.stderr and "Note" not in result.stderr  # told once, in the summary
-    assert "The evidence is highest at the highest λ, 8" in " ".join(result.stdout.split())
+    assert "Warning" not in result.stderr and "Note" not in result.stderr  # the summary says it once
+    assert "The evidence is highest at the upper end of lam" in " ".join(result.stdout.split())
 
 
 # -------------------------------------------------------------------------------------------------------------- summary
-def test_summary_elsewhere(fitted):
+def test_summary_at_another_condition(fitted):
     told = " ".join(run(app, ["summary", str(fitted[0]), "--lam", "3", "--q", "0.5", "--level", "0.5"]).stdout.split())
     assert re.search(r"Shown at λ = 3, q = 0\.5 \(evidence prefers λ = [\d.]+, q = [\d.]+\)", told)
     assert "50 % interval" in told and "Edges, strongest first" in told
@@ -300,7 +295,7 @@ TIMINGS = {
 
 
 @pytest.mark.parametrize(("timings", "expected"), TIMINGS.values(), ids=TIMINGS.keys())
-def test_summary_tells_training_apart_from_the_rest(fitted, tmp_path, timings, expected):
+def test_summary_shows_the_time_of_each_part(fitted, tmp_path, timings, expected):
     shutil.copytree(fitted[0], tmp_path / "run")
     record = json.loads((fitted[0] / "run.json").read_text(encoding="utf-8"))
     assert set(record["timings"]) == {"compiling", "training", "choosing"}
@@ -311,7 +306,7 @@ def test_summary_tells_training_apart_from_the_rest(fitted, tmp_path, timings, e
     assert json.loads(run(app, ["summary", str(tmp_path / "run"), "--json"]).stdout)["timings"] == timings
 
 
-def test_without_edges_the_strongest_pairs_are_shown(untrained, tmp_path):
+def test_summary_without_edges_shows_the_strongest_pairs(untrained, tmp_path):
     models.TABLE.to_csv(tmp_path / "table.csv", index=False)
     result = run(app, ["fit", str(tmp_path / "table.csv"), "-o", str(tmp_path / "run"), "--lam", "3", "--q", "0.5"])
     assert "Edges     0 of 6 pairs" in result.stdout
@@ -319,7 +314,7 @@ def test_without_edges_the_strongest_pairs_are_shown(untrained, tmp_path):
     assert result.stdout.count(" – ") == 6
 
 
-def test_summary_as_json_has_the_numbers_of_python(fitted):
+def test_summary_as_json_agrees_with_python(fitted):
     result = run(app, ["summary", str(fitted[0]), "--lam", "0.5", "--q", "1", "--json"])
     answer = json.loads(result.stdout)
     post = ggmflow.load_run(fitted[0]).posterior(0.5, 1.0)
@@ -339,27 +334,30 @@ COMMANDS = (["summary"], ["report"], ["explore"], ["export", "--format", "csv"])
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_what_is_no_run_is_named(command, tmp_path):
+def test_error_for_a_directory_that_is_not_a_run(command, tmp_path):
     refused([*command, tmp_path / "nowhere"], "nowhere does not exist: give the directory of a run")
-    refused([*command, tmp_path], "is no ggmflow run: it has no run.json")
+    refused([*command, tmp_path], "is not a ggmflow run: it has no run.json")
     (tmp_path / "run.json").write_text("{")
     refused([*command, tmp_path], r"is damaged: run\.json cannot be read")
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 
 
 @pytest.mark.parametrize("command", COMMANDS[:2] + COMMANDS[3:], ids=lambda command: command[0])
-def test_a_condition_outside_the_ranges_is_named(command, fitted):
-    refused([*command, fitted[0], "--lam", "99"], r"lam=99 is outside the fitted range 0\.5 … 8")
+def test_error_for_a_condition_outside_the_ranges(command, fitted):
+    refused(
+        [*command, fitted[0], "--lam", "99"],
+        r"--lam 99 is outside the fitted range 0\.5 … 8: fit again with --lam 0\.5,99",
+    )
     refused([*command, fitted[0], "--q", "nan"], "q must be a number")
 
 
-def test_a_level_outside_is_named(fitted):
+def test_error_for_a_level_that_is_not_a_probability(fitted):
     refused(["summary", fitted[0], "--level", "90"], "--level must lie between 0 and 1")
 
 
 @pytest.mark.parametrize("command", COMMANDS[:2] + COMMANDS[3:], ids=lambda command: command[0])
-def test_a_model_whose_draws_are_no_numbers_is_one_line(command, fitted, tmp_path):
-    """A whole file, with checksums that are right, in which somebody has put NaN for every number of the flow."""
+def test_model_with_nan_weights_gives_a_one_line_error(command, fitted, tmp_path):
+    """The file is valid, but every number of the flow is NaN."""
     shutil.copytree(fitted[0], tmp_path / "run")
     header, arrays = archive.read(tmp_path / "run" / "model.ggmflow")
     for name, array in arrays.items():
@@ -372,7 +370,7 @@ def test_a_model_whose_draws_are_no_numbers_is_one_line(command, fitted, tmp_pat
     assert result.stderr.splitlines()[-1].startswith("Error: ")
 
 
-def test_names_are_only_text(untrained, tmp_path):
+def test_names_of_columns_are_printed_as_plain_text(untrained, tmp_path):
     names = ["[red]a[/red]", "\x1b[31mb", "<script>", "[/]"]
     TABLE.set_axis(names, axis=1).to_csv(tmp_path / "table.csv", index=False)
     result = run(app, ["fit", str(tmp_path / "table.csv"), "-o", str(tmp_path / "run"), "--lam", "0.5", "--q", "1"])
@@ -381,7 +379,7 @@ def test_names_are_only_text(untrained, tmp_path):
 
 
 # --------------------------------------------------------------------------------------------------------------- export
-def test_export_writes_what_other_programs_read(fitted, tmp_path):
+def test_exported_files_agree_with_python(fitted, tmp_path):
     post = ggmflow.load_run(fitted[0]).posterior(0.5, 1.0)
     paths = {}
     for name in ("graphml", "csv", "json"):
@@ -407,7 +405,7 @@ def test_export_writes_what_other_programs_read(fitted, tmp_path):
     assert content["diagnostics"]["message"] == post.diagnostics()["message"]
 
 
-def test_export_goes_into_the_run_by_default(fitted):
+def test_export_writes_into_the_run_by_default(fitted):
     assert run(app, ["export", str(fitted[0]), "-f", "csv"]).exit_code == 0
     assert (fitted[0] / "summary.csv").exists()
 
@@ -425,20 +423,20 @@ def test_export_to_netcdf(fitted, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["draws.nc"]
 
 
-def test_without_arviz_the_way_out_is_named(fitted, tmp_path, monkeypatch):
+def test_without_arviz_the_error_says_what_to_install(fitted, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", None)
     refused(["export", fitted[0], "-f", "netcdf", "-o", tmp_path / "x.nc"], r"pip install 'arviz<1' h5netcdf")
     assert not list(tmp_path.iterdir())
 
 
-def test_an_export_that_cannot_be_written_is_named(fitted, tmp_path):
+def test_error_for_an_export_that_cannot_be_written(fitted, tmp_path):
     (tmp_path / "old.csv").write_text("old")
     refused(["export", fitted[0], "-f", "csv", "-o", tmp_path / "nowhere" / "x.csv"], "there is no such directory")
     refused(["export", fitted[0], "-f", "csv", "-o", tmp_path], "a file cannot replace a directory")
     assert [path.name for path in tmp_path.iterdir()] == ["old.csv"]
 
 
-def test_graphml_refuses_names_that_xml_cannot_hold(untrained, tmp_path):
+def test_graphml_export_fails_for_names_that_xml_cannot_hold(untrained, tmp_path):
     TABLE.set_axis(["a", "b\x1b", "c", "d"], axis=1).to_csv(tmp_path / "table.csv", index=False)
     path = tmp_path / "run"
     run(app, ["fit", str(tmp_path / "table.csv"), "-o", str(path), "--lam", "2", "--q", "1"])
@@ -449,7 +447,7 @@ def test_graphml_refuses_names_that_xml_cannot_hold(untrained, tmp_path):
 # ----------------------------------------------------------------------------------------------------- report, explorer
 @pytest.fixture
 def stand_in(monkeypatch):
-    """Something else in place of a room that draws."""
+    """A replacement for a package that draws."""
 
     def put(name, **functions):
         module = types.ModuleType(f"ggmflow.{name}")
@@ -460,7 +458,7 @@ def stand_in(monkeypatch):
 
 
 def test_report_of_a_run(fitted, tmp_path):
-    """The real one: numbers of the fit in a page, and places that cannot be written to."""
+    """A real report, and paths that cannot be written."""
     path = tmp_path / "report.html"
     result = run(app, ["report", str(fitted[0]), "-o", str(path), "--lam", "2", "--q", "1"])
     assert result.exit_code == 0, result.output
@@ -470,7 +468,7 @@ def test_report_of_a_run(fitted, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_code_in_a_report_reads_the_file_as_it_was_read(untrained, tmp_path, monkeypatch):
+def test_code_in_a_report_reads_the_file_with_the_same_options(untrained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pd.DataFrame(NOISE, columns=list("abcd")).to_csv("semi.csv", sep=";", decimal=",", index=False)
     options = ["--delimiter", ";", "--decimal", ",", "--lam", "2", "--q", "1", "--no-standardize"]
@@ -482,7 +480,7 @@ def test_code_in_a_report_reads_the_file_as_it_was_read(untrained, tmp_path, mon
     np.testing.assert_array_equal(scatter.matrix, ggmflow.load_run("run").scatter_.matrix)
 
 
-def test_columns_are_dropped_and_row_labels_left_out(untrained, tmp_path, monkeypatch):
+def test_dropped_columns_and_row_labels_are_left_out(untrained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     TABLE.assign(id=[f"p{i}" for i in range(len(TABLE))]).to_csv("table.csv")  # pandas writes a first column of labels
     options = ["--lam", "2", "--q", "1"]
@@ -497,7 +495,7 @@ def test_columns_are_dropped_and_row_labels_left_out(untrained, tmp_path, monkey
     assert unknown.exit_code == 2 and "did you mean 'id'" in unknown.output and not Path("other").exists()
 
 
-def test_a_column_that_counts_is_noted(untrained, tmp_path):
+def test_note_about_a_column_that_counts_the_rows(untrained, tmp_path):
     path = tmp_path / "table.csv"
     TABLE.assign(ID=range(1001, 1001 + len(TABLE)))[["ID", *"abcd"]].to_csv(path, index=False)
     options = ["--lam", "2", "--q", "1", "-o", str(tmp_path / "run")]
@@ -509,14 +507,14 @@ def test_a_column_that_counts_is_noted(untrained, tmp_path):
     assert again.exit_code == 0 and "counts" not in again.stderr
 
 
-def test_a_name_with_a_comma_needs_quotes(table, tmp_path):
+def test_error_says_that_a_name_with_a_comma_needs_quotes(table, tmp_path):
     path = tmp_path / "names.csv"
     TABLE.rename(columns={"a": "HLA,β"}).to_csv(path, index=False)
     refused(["fit", path, "--query", "HLA,β"], """did you mean '"HLA,β"', with double quotes?""".replace("?", r"\?"))
     refused(["fit", path, "--query", '"HLA,β'], "one with a comma is in double quotes")
 
 
-def test_a_fit_that_goes_on_with_other_options_says_how_it_was_begun(untrained, tmp_path):
+def test_resuming_with_other_options_shows_the_first_command(untrained, tmp_path):
     path, place = tmp_path / "table.csv", str(tmp_path / "run")
     TABLE.mask(TABLE == TABLE.iloc[3, 2]).to_csv(path, index=False)
     options = ["-o", place, "--lam", "2", "--q", "1"]
@@ -524,13 +522,13 @@ def test_a_fit_that_goes_on_with_other_options_says_how_it_was_begun(untrained, 
     refused(["fit", path, *options, "--resume"], r"is missing .* The fit in .* was begun with: .*--missing em")
 
 
-def test_what_goes_with_an_earlier_fit_is_told(untrained, table, tmp_path):
+def test_note_about_files_that_are_removed_with_an_earlier_fit(untrained, table, tmp_path):
     options = ["-o", str(tmp_path / "run"), "--lam", "2", "--q", "1"]
     run(app, ["fit", str(table), *options])
     run(app, ["export", str(tmp_path / "run"), "--format", "csv"])
     result = run(app, ["fit", str(table), *options, "--force"])
-    assert result.exit_code == 0 and "Note: summary.csv of the earlier fit is gone with it." in result.stderr
-    assert "gone" not in run(app, ["fit", str(table), *options, "--force"]).stderr
+    assert result.exit_code == 0 and "Note: summary.csv of the earlier fit was removed." in result.stderr
+    assert "removed" not in run(app, ["fit", str(table), *options, "--force"]).stderr
 
 
 def test_rules_of_summary_and_export(fitted, tmp_path):
@@ -569,7 +567,7 @@ def test_options_of_report(fitted, tmp_path, stand_in):
     refused(["report", fitted[0], "-o", path], "No space left on device")
 
 
-def test_explore_serves_until_it_is_stopped(fitted, stand_in):
+def test_explore_serves_until_ctrl_c(fitted, stand_in):
     asked = {}
 
     def serve(model, *, port=5006, open_browser=True, data_name=None, on_begin=None, on_ready=None):
@@ -588,7 +586,7 @@ def test_explore_serves_until_it_is_stopped(fitted, stand_in):
     }
 
 
-def test_a_port_in_use_is_named_with_a_free_one(fitted, stand_in):
+def test_error_for_a_port_in_use_suggests_a_free_one(fitted, stand_in):
     with socket.socket() as taken:  # the real server finds out, before anything is computed
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -602,7 +600,7 @@ def test_a_port_in_use_is_named_with_a_free_one(fitted, stand_in):
     refused(["explore", fitted[0], "--port", "80"], "cannot serve at port 80: Permission denied")
 
 
-def test_an_explorer_that_does_not_fit_is_one_line(fitted, stand_in):
+def test_explorer_without_enough_memory_gives_a_one_line_error(fitted, stand_in):
     def too_large(*args, **more):
         raise MemoryError("4000 draws need at least 1 TB of memory, and 1 GB are available: ask for fewer draws")
 
@@ -612,7 +610,7 @@ def test_an_explorer_that_does_not_fit_is_one_line(fitted, stand_in):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")
 @pytest.mark.parametrize("command", ["--version", "summary", "summary --json", "export --format csv"])
-def test_output_that_cannot_be_written_is_one_line(fitted, command):
+def test_full_standard_output_gives_a_one_line_error(fitted, command):
     words = command.split()
     run = [] if command == "--version" else [str(fitted[0])]
     with open("/dev/full", "w") as full:
@@ -644,7 +642,7 @@ def test_demo_prints_a_summary_and_writes_figures(tmp_path):
         assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_demo_that_cannot_be_written_or_fitted_is_one_line(tmp_path, monkeypatch):
+def test_failed_demo_gives_a_one_line_error(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     refused(["demo", "-o", tmp_path / "file" / "demo"], "cannot use .*demo: Not a directory")
 
@@ -663,7 +661,7 @@ MISTAKES += ["export run --format xml", "explore run --port 0", "summary run --t
 
 
 @pytest.mark.parametrize("arguments", MISTAKES)
-def test_a_mistyped_command_is_explained_with_exit_code_2(arguments):
+def test_mistyped_command_gives_a_one_line_error(arguments):
     refused(arguments.split(), r"\(see \S+( \w+)? --help\)$")
 
 
@@ -677,13 +675,13 @@ def test_boundaries_from_a_file_are_values(fitted, tmp_path):
     refused(["summary", directory], "run.json has no valid 'chosen'")
 
 
-def test_a_condition_that_was_given_is_not_said_to_be_chosen(table, tmp_path, untrained):
+def test_summary_says_if_the_condition_was_given(table, tmp_path, untrained):
     told = run(app, ["fit", str(table), "-o", str(tmp_path / "run"), "--lam", "2", "--q", "1", "--steps", "25"]).stdout
     assert "λ = 2, q = 1, as given" in told and "evidence" not in told
 
 
-def test_lam_that_is_left_out_is_the_best_for_the_q_that_is_given(fitted):
-    """Not the λ of the best q: summary, export and report would then disagree."""
+def test_lam_of_highest_evidence_at_the_given_q(fitted):
+    """Summary, export and report must agree about it."""
     model = ggmflow.load_run(fitted[0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -693,7 +691,7 @@ def test_lam_that_is_left_out_is_the_best_for_the_q_that_is_given(fitted):
     assert best.lam != pytest.approx(joint.lam, rel=0.01)
 
 
-def test_refined_draws_on_request(fitted, tmp_path):
+def test_refine_gives_exact_draws(fitted, tmp_path):
     told = json.loads(run(app, ["summary", str(fitted[0]), "--refine", "--json"]).stdout)
     model = ggmflow.load_run(fitted[0])
     known = model.posterior().refine().diagnostics()
@@ -704,18 +702,18 @@ def test_refined_draws_on_request(fitted, tmp_path):
     np.testing.assert_allclose(pd.read_csv(path, comment="#")["mean"], expected["mean"], rtol=1e-6)
 
 
-def test_an_output_that_is_a_file_is_refused(table):
+def test_error_if_the_output_is_a_file(table):
     before = table.read_bytes()
     refused(["fit", table, "-o", table], "table.csv is a file: name a directory")
     assert table.read_bytes() == before
 
 
-def test_a_report_is_not_written_into_a_run_that_is_being_made(fitted, tmp_path):
+def test_no_report_is_written_into_a_locked_run(fitted, tmp_path):
     directory = tmp_path / "run"
     shutil.copytree(fitted[0], directory)
     with filelock.FileLock(directory / ".lock"):
-        refused(["report", directory], "another ggmflow is at work in")
-        refused(["export", directory, "--format", "csv"], "another ggmflow is at work in")
+        refused(["report", directory], "another ggmflow process uses")
+        refused(["export", directory, "--format", "csv"], "another ggmflow process uses")
         assert run(app, ["export", str(directory), "--format", "csv", "-o", str(tmp_path / "t.csv")]).exit_code == 0
     assert not (directory / "report.html").exists()
 
@@ -729,7 +727,7 @@ def test_version_and_help_with_examples():
     assert "--install-completion" in help
 
 
-def test_help_and_completion_do_not_wait_for_what_they_do_not_need():
+def test_help_and_completion_load_no_slow_packages():
     code = "import sys, ggmflow.cli.app; print([m for m in ('jax', 'pandas', 'matplotlib') if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert result.stdout == "[]\n", result.stderr
@@ -771,8 +769,8 @@ ANSWERED_AT_ONCE = {
 SLOW_TO_LOAD = ["jax", "pandas", "sklearn", "scipy", "matplotlib", "bokeh"]
 
 
-def test_what_only_prints_or_fails_loads_nothing_slow(table, tmp_path):
-    """All in one process: the first command that loads something slow is named, and all after it."""
+def test_commands_that_only_print_or_fail_load_no_slow_packages(table, tmp_path):
+    """All in one process: the test names the first command that loads a slow package, and those after it."""
     (tmp_path / "text.csv").write_text("a,b\n1,2\n3,high\n2,1\n")
     (tmp_path / "missing.csv").write_text("a,b\n1,2\n3,\n2,4\n")
     record = {"kind": "ggmflow run", "format": 1, "command": "ggmflow fit table.csv", "seconds": 1.0}
@@ -806,8 +804,8 @@ def program(*arguments, **environment):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | environment)
 
 
-def test_as_a_program(fitted, tmp_path):
-    """Exit codes and streams of the process itself, and what a pipe gets."""
+def test_exit_codes_and_streams_of_the_program(fitted, tmp_path):
+    """Exit codes and streams of the process itself."""
     result = program("fit", tmp_path / "nowhere.csv")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith("Error: ") and result.stderr.count("\n") == 1
@@ -816,7 +814,7 @@ def test_as_a_program(fitted, tmp_path):
     assert json.loads(result.stdout)["status"] == "finished"
 
 
-def test_shell_completion_knows_the_commands():
+def test_shell_completion_lists_the_commands():
     environment = {"_PYTHON _M GGMFLOW_COMPLETE": "", "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     result = program("--show-completion", "bash", **environment)
     assert result.returncode == 0 and "COMPREPLY" in result.stdout and "ggmflow" in result.stdout

@@ -1,4 +1,4 @@
-"""Run directories: killed at any moment they go on to the same result; what lies in them is never half of a file."""
+"""Run directories: a fit killed at any moment can be resumed with the same result, and no file is half written."""
 
 import contextlib
 import json
@@ -53,7 +53,7 @@ def table(tmp_path):
 
 
 def fit(path, table, resume=False, force=False, drop=(), **parameters):
-    """One condition: nothing is to be chosen, so no prior is fitted."""
+    """Fit at one condition: there is no choice of λ and q, so no prior is fitted."""
     given = {"lam": 2.0, "q": 1.0, "steps": CHUNK, "random_state": 0, "progress": False, **parameters}
     about = describe_file(table) | {"delimiter": ",", "decimal": ".", "drop": list(drop)}
     model, scatter = gf.GraphicalFlow(**given), Scatter.from_data(table, drop=drop)
@@ -64,8 +64,8 @@ def files_of(path):
     return {entry.name for entry in path.iterdir()} if path.is_dir() else set()
 
 
-# ----------------------------------------------------------------------------------------------------- what it contains
-def test_a_run_says_what_it_is_and_loads(untrained, table, tmp_path):
+# ------------------------------------------------------------------------------------------------------------- contents
+def test_finished_run_has_a_record_and_loads(untrained, table, tmp_path):
     run = tmp_path / "new" / "run"
     model = fit(run, table)
     assert files_of(run) == FINISHED
@@ -94,14 +94,14 @@ def test_a_run_says_what_it_is_and_loads(untrained, table, tmp_path):
     assert "ggmflow explore" in (run / README).read_text(encoding="utf-8")
 
 
-def test_the_same_fit_has_the_same_bytes(untrained, table, tmp_path):
+def test_equal_fits_write_equal_files(untrained, table, tmp_path):
     for name in ("one", "two"):
         fit(tmp_path / name, table)
     for name in (MODEL, EDGES):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
-def test_the_record_tells_the_seconds_of_each_part(untrained, monkeypatch, table, tmp_path):
+def test_record_holds_the_seconds_of_each_part(untrained, monkeypatch, table, tmp_path):
     real = estimator.train
 
     def train(*args, clock, **more):
@@ -115,8 +115,8 @@ def test_the_record_tells_the_seconds_of_each_part(untrained, monkeypatch, table
     assert not hasattr(load_run(tmp_path / "run"), "timings_")
 
 
-# ------------------------------------------------------------------------------------------------------ what is refused
-def test_a_finished_run_is_kept_unless_forced(untrained, table, tmp_path):
+# --------------------------------------------------------------------------------------------------------------- errors
+def test_finished_run_is_replaced_only_with_force(untrained, table, tmp_path):
     run = tmp_path / "run"
     fit(run, table)
     (run / "report.html").write_text("of the old fit")
@@ -129,26 +129,26 @@ def test_a_finished_run_is_kept_unless_forced(untrained, table, tmp_path):
     assert (run / RECORD).read_bytes() == before
     fit(run, table, force=True, lam=3.0)
     assert load_run(run).lam == 3.0
-    assert files_of(run) == FINISHED | {"notes.txt"}  # what described the old fit is gone, what is not ours stays
+    assert files_of(run) == FINISHED | {"notes.txt"}  # files about the old fit are removed, other files stay
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"random_state": 1}, "seed was 0 and is 1"),
-        ({"lam": (1.0, 2.0)}, r"lam was 2\.0 and is 1\.0,2\.0"),
-        ({"steps": None}, "steps was 25 and is the default"),
-        ({"query": ["a"]}, "query was the default and is a"),
-        ({"drop": ["c"]}, "drop was the default and is c"),
+        ({"random_state": 1}, "--seed was 0 and is 1"),
+        ({"lam": (1.0, 2.0)}, r"--lam was 2\.0 and is 1\.0,2\.0"),
+        ({"steps": None}, "--steps was 25 and is the default"),
+        ({"query": ["a"]}, "--query was the default and is a"),
+        ({"drop": ["c"]}, "--drop was the default and is c"),
     ],
 )
-def test_resuming_with_other_parameters_is_explained(untrained, table, tmp_path, change, message):
+def test_error_for_resuming_with_other_parameters(untrained, table, tmp_path, change, message):
     fit(tmp_path / "run", table)
-    with pytest.raises(RunError, match=f"holds another fit, {message}: use the same, or begin anew with --force"):
+    with pytest.raises(RunError, match=f"holds another fit, {message}: use the same, or begin again with --force"):
         fit(tmp_path / "run", table, resume=True, **change)
 
 
-def test_resuming_with_other_data_or_versions_is_explained(untrained, table, tmp_path):
+def test_error_for_resuming_with_other_data_or_versions(untrained, table, tmp_path):
     run = tmp_path / "run"
     fit(run, table)
     record = read_record(run)
@@ -160,7 +160,7 @@ def test_resuming_with_other_data_or_versions_is_explained(untrained, table, tmp
         fit(run, table, resume=True)
 
 
-def test_a_directory_with_other_files_is_left_alone(untrained, table, tmp_path):
+def test_directory_with_other_files_is_not_used(untrained, table, tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     (home / "thesis.tex").write_text("years of work")
@@ -171,11 +171,11 @@ def test_a_directory_with_other_files_is_left_alone(untrained, table, tmp_path):
 
 
 DAMAGE = {
-    "no record": (RECORD, None, "is no ggmflow run: it has no run.json"),
+    "no record": (RECORD, None, "is not a ggmflow run: it has no run.json"),
     "half a record": (RECORD, b'{"kind": "ggm', "run.json cannot be read"),
     "not text": (RECORD, b"\xff\xfe\x00", "run.json cannot be read"),
-    "another record": (RECORD, b'{"name": "app", "version": "1"}', "its run.json is not ours"),
-    "list": (RECORD, b"[1]", "its run.json is not ours"),
+    "another record": (RECORD, b'{"name": "app", "version": "1"}', "another program wrote its run.json"),
+    "list": (RECORD, b"[1]", "another program wrote its run.json"),
     "newer": (RECORD, b'{"kind": "ggmflow run", "format": 9}', "newer ggmflow: update"),
     "no status": (RECORD, b'{"kind": "ggmflow run", "format": 1}', "run.json has no valid 'status'"),
     "no model": (MODEL, None, "model.ggmflow is missing"),
@@ -185,7 +185,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize(("name", "content", "message"), DAMAGE.values(), ids=DAMAGE.keys())
-def test_a_damaged_run_is_named(untrained, table, tmp_path, name, content, message):
+def test_error_for_a_damaged_run(untrained, table, tmp_path, name, content, message):
     run = tmp_path / "run"
     fit(run, table)
     (run / name).unlink()
@@ -193,13 +193,13 @@ def test_a_damaged_run_is_named(untrained, table, tmp_path, name, content, messa
         (run / name).write_bytes(content)
     with pytest.raises(RunError, match=message):
         load_run(run)
-    if "not ours" in message:  # another program's directory is left alone
+    if "another program" in message:  # the directory stays as it is
         before = files_of(run)
         with pytest.raises(RunError, match="choose a new directory"):
             fit(run, table, force=True)
         assert files_of(run) == before
     elif (run / RECORD).exists():
-        fit(run, table, force=True)  # the way out that messages name
+        fit(run, table, force=True)  # the remedy in the messages
         assert load_run(run).lam == 2.0
 
 
@@ -221,7 +221,7 @@ def test_a_damaged_run_is_named(untrained, table, tmp_path, name, content, messa
         ("timings", {"compiling": 1.0, "training": 2.0, "choosing": "3"}),
     ],
 )
-def test_a_record_with_wrong_parts_is_named(untrained, table, tmp_path, part, value):
+def test_error_names_the_damaged_part_of_a_record(untrained, table, tmp_path, part, value):
     run = tmp_path / "run"
     fit(run, table)
     record = json.loads((run / RECORD).read_text(encoding="utf-8"))
@@ -230,7 +230,7 @@ def test_a_record_with_wrong_parts_is_named(untrained, table, tmp_path, part, va
         read_record(run)
 
 
-def test_what_is_no_directory_is_named(tmp_path):
+def test_error_for_a_path_that_is_not_a_directory(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match="file is a file: give the directory"):
         load_run(tmp_path / "file")
@@ -238,12 +238,12 @@ def test_what_is_no_directory_is_named(tmp_path):
         load_run(tmp_path / "nowhere")
 
 
-def test_two_fits_cannot_share_a_directory(untrained, table, tmp_path):
+def test_error_if_another_fit_uses_the_directory(untrained, table, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     with (
         filelock.FileLock(run / ".lock"),
-        pytest.raises(RunError, match=r"another ggmflow is at work in .*run: wait for it"),
+        pytest.raises(RunError, match=r"another ggmflow process uses .*run: wait for it"),
     ):
         fit(run, table)
     assert files_of(run) <= {".lock"}
@@ -252,11 +252,11 @@ def test_two_fits_cannot_share_a_directory(untrained, table, tmp_path):
 
 # -------------------------------------------------------------------------------------------------------- interruptions
 class Killed(BaseException):
-    """Stands for SIGKILL: nobody catches it."""
+    """Stands for SIGKILL: nothing catches it."""
 
 
 def crash_at(monkeypatch, count):
-    """The count-th time that a file is to appear or to go, nothing happens any more; a half-written file stays."""
+    """End the process at the count-th file operation; a half-written file stays."""
     calls, real = [], {name: getattr(os, name) for name in ("replace", "remove", "unlink")}
 
     def wrapped(name):
@@ -265,7 +265,7 @@ def crash_at(monkeypatch, count):
                 if name == "replace" and not calls[count:] and Path(path).name.startswith(TEMPORARY):
                     Path(path).write_bytes(Path(path).read_bytes()[:10])
                 calls.append(name)
-                if name == "remove":  # a dead process tidies up nothing
+                if name == "remove":  # a dead process removes no files
                     return
                 raise Killed
             calls.append(name)
@@ -279,7 +279,7 @@ def crash_at(monkeypatch, count):
 
 
 def check_consistent(run):
-    """Whatever is there under its own name is whole, and the record tells the truth."""
+    """Check that files are complete, and that the record agrees with them."""
     if not (run / RECORD).exists():
         return
     status = read_record(run)["status"]
@@ -289,12 +289,12 @@ def check_consistent(run):
     if status == "finished":
         assert load_run(run).lam == read_record(run)["parameters"]["lam"]
     else:
-        with pytest.raises(RunError, match=rf"is not finished: go on with `{COMMAND} --resume`"):
+        with pytest.raises(RunError, match=rf"is not finished: resume it with `{COMMAND} --resume`"):
             load_run(run)
 
 
 @pytest.mark.parametrize("before", ["nothing", "a finished run"])
-def test_a_crash_at_any_change_of_the_disk_can_be_resumed(untrained, monkeypatch, table, tmp_path, before):
+def test_fit_can_be_resumed_after_a_crash_at_any_file_operation(untrained, monkeypatch, table, tmp_path, before):
     whole, train = tmp_path / "whole", estimator.train
 
     def train_without_checkpoint(*args, checkpoint, **kwargs):
@@ -315,11 +315,11 @@ def test_a_crash_at_any_change_of_the_disk_can_be_resumed(untrained, monkeypatch
             with contextlib.suppress(Killed):
                 fit(run, table, **options)
         check_consistent(run)
-        if before == "a finished run":  # the old one or the new one, never neither
+        if before == "a finished run":  # the old fit or the new one
             assert read_record(run)["status"] == "finished"
         if len(calls) <= count:
             break
-        if before == "nothing" or count:  # at count 0 the old run is untouched, and still another fit
+        if before == "nothing" or count:  # at count 0 the old run, of other parameters, is unchanged
             fit(run, table, resume=True)
             assert files_of(run) == FINISHED
             for name in (MODEL, EDGES):
@@ -327,7 +327,7 @@ def test_a_crash_at_any_change_of_the_disk_can_be_resumed(untrained, monkeypatch
     assert count > 5
 
 
-def test_a_full_disk_leaves_what_was_there(untrained, monkeypatch, table, tmp_path):
+def test_full_disk_leaves_no_files(untrained, monkeypatch, table, tmp_path):
     run, real = tmp_path / "run", os.fsync
     monkeypatch.setattr(os, "fsync", lambda fd: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space left"):
@@ -337,33 +337,32 @@ def test_a_full_disk_leaves_what_was_there(untrained, monkeypatch, table, tmp_pa
     fit(run, table)
 
 
-def test_an_unfinished_run_asks_what_to_do(untrained, monkeypatch, table, tmp_path):
+def test_error_if_the_directory_holds_an_unfinished_fit(untrained, monkeypatch, table, tmp_path):
     run = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr("ggmflow.cli.run.edge_table", lambda table: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             fit(run, table)
     assert read_record(run)["status"] == "interrupted"
-    with pytest.raises(RunError, match="not finished: go on with --resume, or begin anew with --force"):
+    with pytest.raises(RunError, match="not finished: resume it with --resume, or begin again with --force"):
         fit(run, table)
     fit(run, table, resume=True)
     assert read_record(run)["status"] == "finished"
 
 
 @pytest.mark.parametrize(("before", "expected"), [("starting", "starting"), ("running", "interrupted")])
-def test_an_interrupt_just_after_the_record_was_written_is_told(
-    untrained, monkeypatch, table, tmp_path, before, expected
-):
-    """The record says "running" a moment before the fit begins: a signal may come in between."""
-    run, real = tmp_path / "run", run_module._write_record
+def test_interrupt_just_after_the_record_was_written(untrained, monkeypatch, table, tmp_path, before, expected):
+    """The record says "running" a moment before the fit begins; a signal may arrive in between."""
+    run, real = tmp_path / "run", run_module._advance
 
-    def write(path, record):
-        real(path, record)
-        if record["status"] == before:
+    def advance(path, record, action, *more, **options):
+        written = real(path, record, action, *more, **options)
+        if written["status"] == before:
             raise KeyboardInterrupt
+        return written
 
     with monkeypatch.context() as patch:
-        patch.setattr("ggmflow.cli.run._write_record", write)
+        patch.setattr("ggmflow.cli.run._advance", advance)
         with pytest.raises(KeyboardInterrupt):
             fit(run, table)
     assert read_record(run)["status"] == expected
@@ -371,7 +370,7 @@ def test_an_interrupt_just_after_the_record_was_written_is_told(
     assert read_record(run)["status"] == "finished"
 
 
-def test_a_finished_fit_stays_until_another_one_is_finished(untrained, monkeypatch, table, tmp_path):
+def test_finished_fit_stays_until_the_new_one_is_finished(untrained, monkeypatch, table, tmp_path):
     run = tmp_path / "run"
     fit(run, table, lam=3.0)
     before = {name: (run / name).read_bytes() for name in (RECORD, MODEL, EDGES, README)}
@@ -381,9 +380,9 @@ def test_a_finished_fit_stays_until_another_one_is_finished(untrained, monkeypat
             fit(run, table, force=True)
     assert files_of(run) == FINISHED | {".next"} and load_run(run).lam == 3.0
     assert {name: (run / name).read_bytes() for name in before} == before
-    with pytest.raises(RunError, match="not finished: go on with --resume, or begin anew with --force"):
+    with pytest.raises(RunError, match="not finished: resume it with --resume, or begin again with --force"):
         fit(run, table)
-    with pytest.raises(RunError, match=r"holds another fit, lam was 2\.0 and is 5\.0"):
+    with pytest.raises(RunError, match=r"holds another fit, --lam was 2\.0 and is 5\.0"):
         fit(run, table, lam=5.0, resume=True)
     assert fit(run, table, lam=3.0, resume=True).lam == 3.0  # that one is finished
     (run / ".next" / RECORD).write_bytes(b"noise")
@@ -392,9 +391,7 @@ def test_a_finished_fit_stays_until_another_one_is_finished(untrained, monkeypat
     assert load_run(run).lam == 2.0 and files_of(run) == FINISHED
 
 
-def test_a_new_fit_that_gave_up_does_not_let_the_next_one_replace_what_is_finished(
-    untrained, monkeypatch, table, tmp_path
-):
+def test_failed_replacement_does_not_allow_the_next_fit_to_replace(untrained, monkeypatch, table, tmp_path):
     run = tmp_path / "run"
     fit(run, table, lam=3.0)
     with monkeypatch.context() as patch:
@@ -407,7 +404,7 @@ def test_a_new_fit_that_gave_up_does_not_let_the_next_one_replace_what_is_finish
 
 
 @pytest.mark.parametrize("record", [b"noise", b'{"kind": "ggmflow run", "format": 99}'], ids=["damaged", "newer"])
-def test_a_model_whose_record_cannot_be_read_stays_until_another_one_is_there(
+def test_model_with_an_unreadable_record_stays_until_the_new_fit_is_finished(
     untrained, monkeypatch, table, tmp_path, record
 ):
     run = tmp_path / "run"
@@ -424,62 +421,62 @@ def test_a_model_whose_record_cannot_be_read_stays_until_another_one_is_there(
 
 
 @pytest.mark.parametrize("name", [MODEL, EDGES, README, RECORD])
-def test_a_reader_never_mixes_two_fits(untrained, monkeypatch, table, tmp_path, name):
-    """The new fit takes its place while the old one is read: just before or after the file of this name is moved."""
+def test_reading_during_a_replacement_never_mixes_two_fits(untrained, monkeypatch, table, tmp_path, name):
+    """The old fit is read just before and after this file of the new one is moved."""
     run, real, seen = tmp_path / "run", os.replace, []
-    interrupted_before_it_settles(run, table, monkeypatch)
+    killed_before_replacement(run, table, monkeypatch)
 
-    def look(source, target):
+    def read_around(source, target):
         for moved in (False, True):
             if moved:
                 real(source, target)
             if Path(target).name == name:
-                with contextlib.suppress(RunError):  # it may give up, as the lock is not free, but not mix
+                with contextlib.suppress(RunError):  # it may fail, because the lock is not free, but not mix
                     record, model = open_run(run)
                     seen.append((record["parameters"]["lam"], model.lam))
 
     with filelock.FileLock(run / ".lock"), monkeypatch.context() as patch:
-        patch.setattr(os, "replace", look)
+        patch.setattr(os, "replace", read_around)
         patch.setattr(time, "sleep", lambda seconds: None)
         settle(run)
     seen.append((read_record(run)["parameters"]["lam"], load_run(run).lam))
     assert set(seen) <= {(3.0, 3.0), (2.0, 2.0)} and (2.0, 2.0) in seen
 
 
-def test_a_model_of_another_run_is_noticed(untrained, monkeypatch, table, tmp_path):
+def test_error_for_the_model_of_another_run(untrained, monkeypatch, table, tmp_path):
     run, other = tmp_path / "run", tmp_path / "other"
     fit(run, table)
     fit(other, table, lam=3.0)
     (run / MODEL).write_bytes((other / MODEL).read_bytes())
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
-    with pytest.raises(RunError, match=r"model\.ggmflow is not the one that run\.json tells of"):
+    with pytest.raises(RunError, match=r"model\.ggmflow and run\.json are of different fits"):
         load_run(run)
 
 
-def interrupted_before_it_settles(run, table, monkeypatch):
-    """A finished fit, and beside it another one that is finished too but was killed before it took its place."""
+def killed_before_replacement(run, table, monkeypatch):
+    """A finished fit, and in .next another finished one whose process was killed before the replacement."""
     fit(run, table, lam=3.0)
     with monkeypatch.context() as patch:
         patch.setattr("ggmflow.cli.run.settle", lambda path: None)
         fit(run, table, force=True)
 
 
-def test_whoever_comes_after_a_kill_lets_the_new_fit_take_its_place(untrained, monkeypatch, table, tmp_path):
+def test_next_reader_completes_the_replacement_after_a_kill(untrained, monkeypatch, table, tmp_path):
     run = tmp_path / "run"
-    interrupted_before_it_settles(run, table, monkeypatch)
+    killed_before_replacement(run, table, monkeypatch)
     assert files_of(run) == FINISHED | {".next"}
     assert load_run(run).lam == 2.0 and files_of(run) == FINISHED
 
 
-def test_nothing_is_moved_while_another_process_has_the_lock(untrained, monkeypatch, table, tmp_path):
+def test_no_file_is_moved_while_another_process_has_the_lock(untrained, monkeypatch, table, tmp_path):
     run = tmp_path / "run"
-    interrupted_before_it_settles(run, table, monkeypatch)
+    killed_before_replacement(run, table, monkeypatch)
     with filelock.FileLock(run / ".lock"):
         assert load_run(run).lam == 3.0 and files_of(run) == FINISHED | {".next"}
     assert load_run(run).lam == 2.0
 
 
-def test_a_link_in_the_run_of_someone_else_takes_nothing_away(untrained, table, tmp_path):
+def test_link_in_a_foreign_run_moves_no_files(untrained, table, tmp_path):
     mine, received = tmp_path / "mine", tmp_path / "received"
     fit(mine, table)
     fit(received, table, lam=3.0)
@@ -494,14 +491,14 @@ def test_a_link_in_the_run_of_someone_else_takes_nothing_away(untrained, table, 
     [
         (".lock", {"fit", "report", "export"}),
         *((name, {"fit"}) for name in (RECORD, MODEL, EDGES, README, CHECKPOINT)),
-        ("report.html", {"report"}),  # a fit removes it, and what it leads to stays
+        ("report.html", {"report"}),  # a fit removes the link, and its target stays
         ("summary.csv", {"export"}),
     ],
 )
-def test_nothing_is_written_through_a_link_in_the_run_of_someone_else(untrained, table, tmp_path, name, refused):
-    """Such a link may lead to any file of the user, and names of columns may be commands of a shell.
+def test_no_file_is_written_through_a_link_in_a_foreign_run(untrained, table, tmp_path, name, refused):
+    """Such a link may point to any file of the user, and names of columns may be shell commands.
 
-    What is only read may be a link: programs that keep large files elsewhere make them.
+    Files that are only read may be links, which programs for large files make.
     """
     run, precious = tmp_path / "run", tmp_path / "precious"
     fit(run, table)
@@ -519,7 +516,7 @@ def test_nothing_is_written_through_a_link_in_the_run_of_someone_else(untrained,
     assert precious.read_bytes() == before
 
 
-def test_a_fit_refused_for_want_of_memory_does_not_block_a_smaller_one(untrained, monkeypatch, table, tmp_path):
+def test_smaller_fit_begins_after_one_without_enough_memory(untrained, monkeypatch, table, tmp_path):
     run = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr("ggmflow.storage.memory.available", lambda: 10_000)
@@ -530,18 +527,18 @@ def test_a_fit_refused_for_want_of_memory_does_not_block_a_smaller_one(untrained
     assert read_record(run)["status"] == "finished"
 
 
-def test_a_damaged_checkpoint_is_named(untrained, monkeypatch, table, tmp_path):
+def test_error_for_a_damaged_checkpoint(untrained, monkeypatch, table, tmp_path):
     run = tmp_path / "run"
     fit(run, table)
     record = read_record(run)
     (run / RECORD).write_text(json.dumps(record | {"status": "running"}))
     (run / CHECKPOINT).write_bytes(b"noise")
     monkeypatch.undo()  # train for real: that reads the checkpoint
-    with pytest.raises(RunError, match=r"cannot go on: .*checkpoint.*Begin anew with --force"):
+    with pytest.raises(RunError, match=r"cannot be resumed: .*checkpoint.*Begin again with --force"):
         fit(run, table, resume=True)
 
 
-def test_time_before_a_kill_is_counted(untrained, table, tmp_path):
+def test_seconds_before_a_kill_are_counted(untrained, table, tmp_path):
     run = tmp_path / "run"
     fit(run, table)
     record = read_record(run) | {"status": "running", "seconds": 100.0}
@@ -549,12 +546,12 @@ def test_time_before_a_kill_is_counted(untrained, table, tmp_path):
     (run / RECORD).write_text(json.dumps(record))
     (run / CHECKPOINT).write_bytes(b"")
     moment = datetime.fromisoformat(record["updated"]).timestamp() + 1000
-    os.utime(run / CHECKPOINT, (moment, moment))  # the last sign of life of the fit that was killed
+    os.utime(run / CHECKPOINT, (moment, moment))  # the last file that the killed fit wrote
     fit(run, table, resume=True)
     assert 1100 <= read_record(run)["seconds"] < 1200
 
 
-def test_a_failed_fit_says_so(monkeypatch, table, tmp_path):
+def test_failed_fit_has_the_status_failed(monkeypatch, table, tmp_path):
     def fail(*args, **kwargs):
         raise FloatingPointError("training failed")
 
@@ -596,8 +593,8 @@ def changed(path, before):
     return written(path) != before
 
 
-def test_sigkill_at_random_moments_and_resume_give_the_same_model(table, tmp_path):
-    """The seed of the moments is fixed, the moments are not: whatever they are, the bytes must agree."""
+def test_fit_resumed_after_sigkill_gives_the_same_model(table, tmp_path):
+    """The files must agree whenever the process is killed; the moments differ from run to run."""
     whole, run, rng = tmp_path / "whole", tmp_path / "run", random.Random(1)
     same = {"steps": STEPS, "progress": True}
     fit(whole, table, **same)
@@ -625,7 +622,7 @@ def test_sigkill_at_random_moments_and_resume_give_the_same_model(table, tmp_pat
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-def test_ctrl_c_says_how_to_go_on(table, tmp_path):
+def test_ctrl_c_prints_the_command_to_resume(table, tmp_path):
     run = tmp_path / "run"
     process = start(table, run)
     wait_for(process, lambda: (run / CHECKPOINT).exists())
@@ -634,7 +631,7 @@ def test_ctrl_c_says_how_to_go_on(table, tmp_path):
     assert process.returncode == 130, errors
     assert not output
     last = errors.rstrip().splitlines()[-1]
-    assert last.startswith("Interrupted. To go on: ") and last.endswith(f"--steps {STEPS} --resume")
+    assert last.startswith("Interrupted. To resume: ") and last.endswith(f"--steps {STEPS} --resume")
     assert "Traceback" not in errors
     assert read_record(run)["status"] == "interrupted"
     fit(run, table, resume=True, steps=STEPS)

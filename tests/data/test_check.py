@@ -1,4 +1,4 @@
-"""What a look at a table finds: planted faults are named, and normal data are left alone at a stated rate."""
+"""Data checks: planted faults are found, and false alarms for normal data are as rare as stated."""
 
 import json
 import warnings
@@ -32,14 +32,14 @@ def found(kind, X, **options):
     return finding
 
 
-# ------------------------------------------------------------------------------------------------------ ordinary data
+# -------------------------------------------------------------------------------------------------------- ordinary data
 def test_nothing_unusual_in_normal_data():
     check = gf.check_data(NORMAL)
     assert check.findings == () and str(check).endswith("nothing unusual was found") and sentences(check) == []
 
 
 @pytest.mark.parametrize(("n", "columns"), [(8, 20_000), (12, 20_000), (20, 20_000), (50, 20_000), (300, 5_000)])
-def test_normal_columns_are_left_alone(n, columns):
+def test_false_alarm_rate_for_normal_columns(n, columns):
     """Outliers, skewness and tails flag less than one in 10⁴ normal columns.
 
     In a simulation (200 000 columns for each of seven n up to 50, 60 000 for n = 100 and 300) the rate of all
@@ -55,7 +55,7 @@ def test_normal_columns_are_left_alone(n, columns):
     assert flagged <= 5
 
 
-def test_the_rate_is_not_that_of_a_rule_that_ignores_few_rows(monkeypatch):
+def test_false_alarms_are_common_without_allowance_for_few_rows(monkeypatch):
     """Without an allowance for the noise of few rows, columns of 20 normal numbers are flagged by the dozen."""
     monkeypatch.setattr(data_check, "NOISE", 0.0)
     check = gf.check_data(np.random.default_rng(20).standard_normal((20, 500)))
@@ -63,15 +63,15 @@ def test_the_rate_is_not_that_of_a_rule_that_ignores_few_rows(monkeypatch):
 
 
 @pytest.mark.parametrize("n", [20, 50, 1000])
-def test_scores_of_skewness_and_kurtosis_are_those_of_scipy(n):
+def test_statistics_of_skewness_and_kurtosis_agree_with_scipy(n):
     X = np.random.default_rng(n).gamma(2.0, size=(n, 6))
     count = np.full(6, n)
     np.testing.assert_allclose(skewness_z(stats.skew(X), count), stats.skewtest(X).statistic, rtol=1e-10)
     np.testing.assert_allclose(kurtosis_z(stats.kurtosis(X), count), stats.kurtosistest(X).statistic, rtol=1e-10)
 
 
-# -------------------------------------------------------------------------------------------------------------- cells
-def test_an_outlier_is_named_with_line_and_column(tmp_path):
+# ---------------------------------------------------------------------------------------------------------------- cells
+def test_outlier_has_line_and_column(tmp_path):
     X = PLAIN.copy()
     X[40, 2] = 30.0
     pd.DataFrame(X, columns=list("abcde")).to_csv(tmp_path / "table.csv", index=False)
@@ -84,7 +84,7 @@ def test_an_outlier_is_named_with_line_and_column(tmp_path):
     assert found(Kind.OUTLIERS, X).rows == (40,)
 
 
-def test_a_row_that_makes_a_correlation_is_serious():
+def test_row_that_makes_a_correlation_is_serious():
     X = NORMAL.copy()
     X[7, [0, 4]] = 40.0, -40.0
     made = found(Kind.ROW_MAKES_CORRELATION, X)
@@ -94,7 +94,7 @@ def test_a_row_that_makes_a_correlation_is_serious():
     assert kinds(X, transform="nonparanormal") == set()
 
 
-def test_a_row_that_hides_a_correlation_is_serious():
+def test_row_that_hides_a_correlation_is_serious():
     X = np.random.default_rng(0).standard_normal((200, 3))
     X[:, 1] = X[:, 0] + 0.3 * X[:, 1]
     X[9, 0] = 60.0
@@ -102,7 +102,7 @@ def test_a_row_that_hides_a_correlation_is_serious():
     assert set(made.columns) == {"x0", "x1"} and made.numbers[0] < 0.4 < 0.9 < made.numbers[1]
 
 
-def test_an_extreme_row_is_named_once():
+def test_extreme_row_is_one_finding():
     X = np.random.default_rng(1).standard_normal((5000, 30))
     X[11, :20] = 12.0
     row = found(Kind.EXTREME_ROW, X)
@@ -111,14 +111,14 @@ def test_an_extreme_row_is_named_once():
 
 @pytest.mark.parametrize("share", [0.5, 0.7, 0.95])
 def test_columns_that_are_mostly_zero_have_no_outliers(share):
-    """Half of the values and more are equal, so there is no scale by which others are far."""
+    """Half of the values or more are equal, so there is no scale to measure distances by."""
     rng = np.random.default_rng(2)
     X = rng.poisson(20, size=(300, 3)) * (rng.random((300, 3)) >= share) * 1.0
     X[:, 2] = rng.standard_normal(300)
     assert not {Kind.OUTLIERS, Kind.EXTREME_ROW, Kind.ROW_MAKES_CORRELATION} & kinds(X)
 
 
-def test_outliers_are_found_beside_missing_values():
+def test_outliers_are_found_despite_missing_values():
     X = PLAIN.copy()
     X[::3, 1] = np.nan
     X[40, 2], X[1, 1] = 30.0, np.nan
@@ -126,8 +126,8 @@ def test_outliers_are_found_beside_missing_values():
     assert found(Kind.OUTLIERS, X, missing="drop").rows == (40,)  # its place in the table, not among complete rows
 
 
-# ------------------------------------------------------------------------------------------------------------ columns
-def test_skewed_and_heavy_columns_are_named_unless_they_are_transformed():
+# -------------------------------------------------------------------------------------------------------------- columns
+def test_skewed_and_heavy_columns_are_found_unless_transformed():
     rng = np.random.default_rng(3)
     X = np.column_stack([rng.standard_normal(400), rng.exponential(size=400), rng.laplace(size=400) ** 3])
     assert found(Kind.SKEWED, X).columns[-1] == "x1" or found(Kind.SKEWED, X).columns == ("x1",)
@@ -138,7 +138,7 @@ def test_skewed_and_heavy_columns_are_named_unless_they_are_transformed():
         assert kinds(table, transform="nonparanormal") == set()
 
 
-def test_the_breast_cancer_table_is_skewed():
+def test_breast_cancer_table_is_skewed():
     check = gf.check_data(load_breast_cancer().data)
     skewed = next(finding for finding in check.findings if finding.kind is Kind.SKEWED)
     assert skewed.total > 15 and skewed.numbers[0] == pytest.approx(5.43, abs=0.05)
@@ -157,7 +157,7 @@ def test_identical_columns():
     assert "columns 'b' and 'f' are identical but for their sign (r = −1.000)" in second
 
 
-def test_identical_columns_are_found_beside_missing_values():
+def test_identical_columns_are_found_despite_missing_values():
     X = np.column_stack([NORMAL, NORMAL[:, 0]])
     X[::4, 0] = np.nan
     X[::5, 5] = np.nan
@@ -171,7 +171,7 @@ def test_nearly_identical_columns():
     assert near.columns == ("x2", "x5") and 0.999 < near.numbers[0] < 0.99999 and near.severity is Severity.CAUTION
 
 
-def test_a_sum_of_other_columns_is_named_with_them():
+def test_sum_of_columns_is_found_with_its_terms():
     X = np.column_stack([NORMAL, NORMAL[:, 0] + NORMAL[:, 3] - 2 * NORMAL[:, 4]])
     combined = found(Kind.COLLINEAR, X)
     assert set(combined.columns) == {"x0", "x3", "x4", "x5"} and combined.numbers[0] > 1 - 1e-9
@@ -179,7 +179,7 @@ def test_a_sum_of_other_columns_is_named_with_them():
 
 
 @pytest.mark.parametrize(("n", "d"), [(40, 30), (45, 35), (200, 190), (1010, 1000)])
-def test_few_rows_are_no_collinearity(n, d):
+def test_few_rows_are_not_taken_for_collinearity(n, d):
     """R² is near 1 by chance where there are hardly more rows than columns; that is not a finding.
 
     Ten spare rows leave χ²₁₀/n of a column; that it is below the limit 0.01/n has the probability 2.6e-14, times d.
@@ -187,7 +187,7 @@ def test_few_rows_are_no_collinearity(n, d):
     assert Kind.COLLINEAR not in kinds(np.random.default_rng(d).standard_normal((n, d)))
 
 
-def test_no_more_rows_than_columns_is_said_once():
+def test_no_more_rows_than_columns_is_one_finding():
     X = np.random.default_rng(5).standard_normal((20, 40))
     assert [finding.kind for finding in gf.check_data(X).findings] == [Kind.FEW_ROWS]
     assert kinds(X[:2]) == kinds(X[:3]) == {Kind.FEW_ROWS}  # two rows have correlations of 1 whatever they are
@@ -210,24 +210,24 @@ def test_columns_of_few_values():
 
 
 @pytest.mark.parametrize(
-    ("missing", "words"), [("error", "choose missing='em'"), ("drop", "3 of 200 rows were left out"), ("em", "EM")]
+    ("missing", "text"), [("error", "choose missing='em'"), ("drop", "3 of 200 rows were left out"), ("em", "EM")]
 )
-def test_missing_cells(missing, words):
+def test_missing_cells(missing, text):
     X = NORMAL.copy()
     X[3, 1] = X[3, 2] = X[8, 2] = X[9, 0] = np.nan
     check = gf.check_data(X, missing=missing)
     (gaps,) = check.findings
     assert gaps.kind is Kind.MISSING and gaps.total == 4 and gaps.columns == ("x2", "x0", "x1") and gaps.numbers[0] == 2
     assert check.n_left_out == (3 if missing == "drop" else 0)
-    assert words in sentences(check)[0]
+    assert text in sentences(check)[0]
 
 
-# --------------------------------------------------------------------------------------------------- where it is kept
+# ---------------------------------------------------------------------------------------------- where the check is kept
 FAULTY = np.column_stack([NORMAL, NORMAL[:, 1]])
 FAULTY[3, 2] = 50.0
 
 
-def test_scatter_carries_it():
+def test_scatter_keeps_the_check():
     scatter = Scatter.from_data(FAULTY)
     assert scatter.check == gf.check_data(FAULTY) and scatter.check.findings
     assert scatter.reorder([5, 4, 3, 2, 1, 0]).check == scatter.check
@@ -238,7 +238,7 @@ def test_scatter_carries_it():
     assert Scatter.without_data(3).check is None
 
 
-def test_a_covariance_tells_of_copies_and_sums():
+def test_check_of_a_covariance_finds_copies_and_sums():
     X = np.column_stack([FAULTY[:, [0, 1, 3, 4, 5]], NORMAL[:, 0] + NORMAL[:, 3]])
     check = Scatter.from_covariance(np.cov(X.T), n=200).check
     assert [finding.kind for finding in check.findings] == [Kind.IDENTICAL, Kind.COLLINEAR]
@@ -246,7 +246,7 @@ def test_a_covariance_tells_of_copies_and_sums():
     assert [finding.kind for finding in raw.findings] == [Kind.IDENTICAL, Kind.COLLINEAR]
 
 
-def test_json_and_back():
+def test_check_survives_json():
     check = Scatter.from_data(FAULTY).check
     assert DataCheck.from_dict(json.loads(json.dumps(check.to_dict(), allow_nan=False))) == check
 
@@ -267,23 +267,23 @@ def test_json_and_back():
         {"findings": [Finding(Kind.SKEWED, Severity.SERIOUS, ("a", "b"), (), (1.0,), 2)]},
     ],
 )
-def test_a_damaged_check_is_refused(change):
-    """A file need not be trusted: whatever is accepted can be written as sentences."""
+def test_damaged_check_raises(change):
+    """A file may come from anyone: every check that is accepted can be written as sentences."""
     content = gf.check_data(FAULTY).to_dict()
     if isinstance(change.get("findings"), list) and isinstance(change["findings"][0], Finding):
         change = {"findings": DataCheck(tuple(change["findings"]), 5, 5).to_dict()["findings"]}
-    with pytest.raises(ValueError, match="no data check"):
+    with pytest.raises(ValueError, match="not a data check"):
         DataCheck.from_dict(content | change)
 
 
-def test_a_model_file_keeps_it(untrained, tmp_path):
+def test_model_file_keeps_the_check(untrained, tmp_path):
     with pytest.warns(gf.DataWarning):
         model = quick().fit(FAULTY)
     model.save(tmp_path / "model.ggmflow")
     assert gf.GraphicalFlow.load(tmp_path / "model.ggmflow").scatter_.check == model.scatter_.check
 
 
-def test_fit_warns_of_what_is_serious(untrained):
+def test_fit_warns_of_serious_findings(untrained):
     with pytest.warns(gf.DataWarning, match=r"columns 'x1' and 'x5' are identical \(r = 1\.000\)") as caught:
         quick().fit(FAULTY)
     assert caught[0].filename == __file__ and "robust" not in str(caught[0].message)
@@ -292,7 +292,7 @@ def test_fit_warns_of_what_is_serious(untrained):
 
 
 def test_fit_does_not_warn_of_ordinary_data(untrained):
-    """Nor of skewed columns and single outliers that change no correlation."""
+    """Skewed columns and single outliers change no correlation, and are no reason to warn."""
     skewed, lonely = np.exp(0.5 * NORMAL), PLAIN.copy()
     lonely[0, 2] = 25.0
     with warnings.catch_warnings():
@@ -302,8 +302,8 @@ def test_fit_does_not_warn_of_ordinary_data(untrained):
     assert gf.check_data(skewed).findings and gf.check_data(lonely).findings
 
 
-# -------------------------------------------------------------------------------------------------------------- text
-def test_text_is_short_whatever_is_found():
+# ----------------------------------------------------------------------------------------------------------------- text
+def test_number_of_sentences_is_limited():
     rng = np.random.default_rng(8)
     X = np.exp(2 * rng.standard_normal((300, 80)))
     X[:, 40:60] = X[:, :20]
@@ -317,7 +317,7 @@ def test_text_is_short_whatever_is_found():
     assert len(shown) == 1
 
 
-def test_options_are_those_of_the_surface():
+def test_options_are_written_for_the_surface():
     check = gf.check_data(np.exp(NORMAL))
     assert "transform='nonparanormal'" in "".join(sentences(check))
     on_command_line = "".join(sentences(check, Surface.COMMAND_LINE))
@@ -330,7 +330,7 @@ def test_repr_is_one_line():
     assert "identical" in repr(gf.check_data(FAULTY))
 
 
-def test_a_row_that_makes_a_correlation_where_cells_are_missing(rng):
+def test_row_that_makes_a_correlation_with_missing_cells(rng):
     """Correlations are those of the rows in which both columns are observed, with the row and without it."""
     X = rng.normal(size=(200, 3))
     X[100:, 0] = np.nan
@@ -341,21 +341,21 @@ def test_a_row_that_makes_a_correlation_where_cells_are_missing(rng):
     np.testing.assert_allclose(found.numbers[1], np.corrcoef(seen.T)[0, 1], atol=1e-3)
 
 
-def test_columns_that_are_constant_in_complete_rows_are_no_combinations(rng):
+def test_columns_constant_in_complete_rows_are_not_combinations(rng):
     X = rng.normal(size=(200, 4))
     X[64:, 0] = np.nan
     X[:64, 2:] = [0.3, 0.7]
     assert all(each.kind is not Kind.COLLINEAR for each in gf.check_data(X, missing="em").findings)
 
 
-def test_looking_does_not_refuse_rows_that_all_have_gaps(rng):
+def test_check_accepts_rows_that_all_have_missing_values(rng):
     X = rng.normal(size=(20, 4))
     X[np.arange(20), np.arange(20) % 4] = np.nan
     assert any(each.kind is Kind.MISSING for each in gf.check_data(X, missing="drop").findings)
 
 
-def test_advice_that_is_told_once_belongs_to_a_line_that_is_shown(rng):
-    """A short list may leave out all lines that speak of normal scores; then nothing explains how to get them."""
+def test_advice_at_the_end_belongs_to_a_sentence_that_is_shown(rng):
+    """If a short list has no sentence about normal scores, it does not explain how to use them."""
     X = np.exp(2 * rng.normal(size=(300, 6)))
     X = np.column_stack([X, X[:, 0], X[:, 1], X[:, 2]])
     for limit in range(2, 9):

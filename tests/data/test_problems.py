@@ -1,4 +1,4 @@
-"""Everything that is wrong with a table comes in one exception, with fields, and with remedies for each surface."""
+"""All problems of a table in one exception with fields, and remedies written for each surface."""
 
 import pickle
 
@@ -8,7 +8,7 @@ import pytest
 
 from ggmflow.data.problems import ProblemKind, TableError
 from ggmflow.data.scatter import Scatter
-from ggmflow.errors.advice import Surface, drop, listing
+from ggmflow.errors.advice import Surface, listing, option
 
 BAD = "id,diagnosis,a,b,c,d\n1x,M,1,,7,1\n2x,B,2,3,7,2.5\n3x,M,,4,7,3\n"
 
@@ -26,7 +26,7 @@ def bad(tmp_path):
     return path
 
 
-def test_all_problems_of_a_file_come_at_once(bad):
+def test_one_exception_has_all_problems_of_a_file(bad):
     error = problems_of(bad)
     text, missing, constant = error.problems
     assert text.kind is ProblemKind.TEXT and text.columns == ("id", "diagnosis")
@@ -42,11 +42,11 @@ def test_all_problems_of_a_file_come_at_once(bad):
     )
 
 
-def test_the_advice_for_all_problems_works(bad):
+def test_advice_for_all_problems_works(bad):
     Scatter.from_data(bad, drop=["id", "diagnosis", "c"], missing="em")
 
 
-def test_the_command_line_has_its_own_options(bad):
+def test_message_for_the_command_line_has_its_options(bad):
     lines = problems_of(bad).lines(Surface.COMMAND_LINE)
     assert lines[-1] == "To use the rest of it: --drop 'id,diagnosis,c' --missing em"
     assert "missing=" not in "".join(lines) and "drop=" not in "".join(lines)
@@ -63,19 +63,19 @@ def test_the_command_line_has_its_own_options(bad):
         ([[1, np.nan], [np.nan, 2], [3, 4]], {"missing": "drop"}, ["FEW_ROWS"]),
     ],
 )
-def test_kinds(table, options, kinds):
+def test_kinds_of_problems(table, options, kinds):
     assert [problem.kind.name for problem in problems_of(table, **options).problems] == kinds
 
 
-def test_blanks_beside_text_are_missing_values_too(tmp_path):
-    """A column with a wrong word and a blank is to be told of both, or the second comes as another error."""
+def test_blanks_beside_text_are_missing_values(tmp_path):
+    """A column with text and a blank has two problems, which are reported together."""
     (tmp_path / "table.csv").write_text("a,b\n1,2\n?,3\n,4\n5,6\n")
     text, missing = problems_of(tmp_path / "table.csv").problems
     assert (text.kind, text.count) == (ProblemKind.TEXT, 1)
     assert (missing.kind, missing.where, missing.count) == (ProblemKind.MISSING, "line 4", 1)
 
 
-def test_objects_stay_a_type_error():
+def test_objects_raise_a_type_error():
     table = pd.DataFrame({"a": [1, {}, 2], "b": [1.0, 1.0, 1.0]}, dtype=object)
     with pytest.raises(TypeError, match="argument must be a string or a real number") as caught:
         Scatter.from_data(table)
@@ -87,7 +87,7 @@ def test_one_problem_is_one_line():
     assert str(error) == "column 'x1' is constant (always 7): leave it out with Scatter.from_data(..., drop=['x1'])"
 
 
-def test_the_exception_can_be_sent_between_processes(bad):
+def test_exception_can_be_pickled(bad):
     error = problems_of(bad)
     again = pickle.loads(pickle.dumps(error))
     assert again.problems == error.problems and str(again) == str(error)
@@ -105,7 +105,7 @@ def test_the_exception_can_be_sent_between_processes(bad):
     ],
 )
 def test_drop_as_it_is_typed(names, expected):
-    assert drop(names, Surface.COMMAND_LINE) == expected
+    assert option("drop", names, Surface.COMMAND_LINE) == expected
 
 
 def test_long_lists_are_cut():
@@ -114,8 +114,8 @@ def test_long_lists_are_cut():
     assert listing(list("abcdef")) == "'a', 'b', 'c', 'd' and 2 more"
 
 
-def test_the_way_out_is_one_that_works():
-    """Missing values of columns that are left out need no option, and too few columns are no way out."""
+def test_advice_leaves_a_usable_table():
+    """Missing values in columns that are left out need no option; there is no advice if too few columns remain."""
     table = pd.DataFrame({"city": ["P", None, "R", "S"], "k": [1, 1, 1, 1], "a": [1, 2, 3, 4], "b": [2, 1, 4, 4]})
     assert str(problems_of(table)).endswith("To use the rest of it: Scatter.from_data(..., drop=['city', 'k'])")
     Scatter.from_data(table, drop=["city", "k"])

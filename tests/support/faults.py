@@ -230,7 +230,7 @@ def two_at_once(stage: Stage, count: int) -> Found:
         run = stage.fresh()
         pair = [start("fit", stage.table, "-o", run, *OPTIONS) for _ in range(2)]
         first, second = sorted((end(process) for process in pair), key=lambda result: result.code)
-        text = "is at work" if "is at work" in second.errors else "holds a finished fit"
+        text = "process uses" if "process uses" in second.errors else "holds a finished fit"
         shown += bad_end(first, (0,), "") + bad_end(second, (2,), text)
         if damage(run) or bytes_of(run) != bytes_of(stage.whole):
             lost.append("two fits made something else than one")

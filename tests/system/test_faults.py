@@ -78,7 +78,7 @@ def test_a_killed_refit_keeps_the_earlier_fit_and_while_it_lived_refused_a_secon
     processes.wait_until(first, (run / ".next" / "checkpoint").exists)
     first.send_signal(signal.SIGSTOP)  # so that it does not end before the second one begins
     second = processes.end(processes.start(*arguments))
-    assert faults.bad_end(second, (2,), f"another ggmflow is at work in {run}: wait for it") == []
+    assert faults.bad_end(second, (2,), f"another ggmflow process uses {run}: wait for it") == []
     first.kill()
     assert processes.end(first).code == -signal.SIGKILL
     assert faults.bytes_of(run, MODEL, EDGES, RECORD) == faults.bytes_of(stage.old, MODEL, EDGES, RECORD)
@@ -93,7 +93,7 @@ def test_a_signal_ends_the_program_in_one_line(stage, number, begun):
     if begun:
         processes.wait_until(process, lambda: (run / RECORD).exists() and read_record(run)["status"] == "running")
         result = processes.end_with(process, number)
-        assert "Interrupted. To go on: " in result.errors and read_record(run)["status"] == "interrupted"
+        assert "Interrupted. To resume: " in result.errors and read_record(run)["status"] == "interrupted"
     else:
         result = processes.hit(process, 0.2, number)
         assert result.errors == "Interrupted.\n" and not run.exists()

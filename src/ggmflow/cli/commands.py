@@ -1,158 +1,88 @@
-"""The commands of the command line: each checks what was typed, without JAX, and only then hands over to `jobs`.
+"""The commands of the command line: each checks its request without JAX and only then calls its function in `jobs`.
 
-A command that only fails answers at once, because what takes seconds to load is loaded by `jobs`.
+A command that fails a check answers at once, because only `jobs` imports modules that take seconds to load.
 """
-
-import tempfile
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from ggmflow.cli import requests
 from ggmflow.cli.arguments import (
-    FitRequest,
-    begun_with,
     check_level,
+    check_posterior,
     check_ranges,
-    check_run,
+    check_writable,
+    command_of_fit,
+    locked_for,
     names_of,
-    place,
     range_of,
-    reading_of,
+    reading_options,
 )
-from ggmflow.cli.run_record import EXPORTS, REPORT, RunError, check_free, describe_file
+from ggmflow.cli.run_record import RunError, check_free, describe_file
 from ggmflow.cli.terminal import mistakes, notes, stop
 from ggmflow.data.scatter import Scatter
 
 
-def fit(
-    data: Path,
-    output: Path,
-    *,
-    ranges: Mapping[str, str],
-    reading: Mapping[str, str | None],
-    options: Mapping[str, Any],
-    query: str | None,
-    seed: int,
-    resume: bool,
-    force: bool,
-    as_json: bool,
-    command: str,
-    program: str,
-) -> None:
-    """Fit a model to a file, in a directory of its own, and show what was found.
-
-    Parameters
-    ----------
-    data, output
-        File and directory.
-    ranges
-        Of lam, q and temperature, as typed.
-    reading
-        Of the file: delimiter, decimal and drop, as typed.
-    options
-        Others of `GraphicalFlow`.
-    query
-        Names, separated by commas.
-    seed, resume, force, as_json
-        As typed.
-    command, program
-        The whole command, and how to call the program.
-    """
-    if resume and force:
-        stop("--resume goes on with a fit and --force begins anew: give one of them")
-    if seed >= 2**32:
-        stop(f"--seed must be below 2^32, got {seed}")
-    names = None if query is None else names_of(query)
-    asked = {name: range_of(name, text) for name, text in ranges.items()}
-    how = reading_of(reading)
-    kept = {name: options[name] for name in ("standardize", "transform", "missing")}
-    with notes() as told, mistakes(ValueError, TypeError, OSError, then=begun_with(output) if resume else ""):
-        check_ranges(**asked)
-        if not resume and not force:
-            check_free(output)
-        scatter = Scatter.from_data(data, **kept, **how)
-        positions = np.arange(scatter.n_features) if names is None else scatter.index(names)
-        about = describe_file(data) | how
-    request = FitRequest(
-        output=output,
-        ranges=asked,
-        options={**options, "query": names, "random_state": seed},
-        about=about,
-        resume=resume,
-        force=force,
-        as_json=as_json,
-        command=command,
-        program=program,
-    )
+def fit(request: requests.FitRequest) -> None:
+    """Fit a model to a file in a run directory, and show the result."""
+    if request.resume and request.force:
+        stop("--resume continues a fit and --force begins again: give only one of them")
+    names = None if request.query is None else names_of(request.query)
+    ranges = {name: range_of(name, getattr(request, name)) for name in ("lam", "q", "temperature")}
+    reading = reading_options(request)
+    options = {name: getattr(request, name) for name in ("standardize", "transform", "missing")}
+    with notes() as found, mistakes(ValueError, TypeError, OSError, then=command_of_fit(request)):
+        check_ranges(**ranges)
+        if not request.resume and not request.force:
+            check_free(request.output)
+        scatter = Scatter.from_data(request.data, **options, **reading)
+        query = np.arange(scatter.n_features) if names is None else scatter.index(names)
+        source = describe_file(request.data) | reading
     from ggmflow.cli import jobs
 
-    jobs.fit(request, scatter, positions, told)
+    parameters = {**options, "steps": request.steps, "query": names, "random_state": request.seed}
+    jobs.fit(request, requests.FitInput(ranges, parameters, source, scatter, query, found))
 
 
-def summary(
-    run: Path,
-    lam: float | None,
-    q: float | None,
-    level: float,
-    rule: str,
-    refine: bool,
-    top: int | None,
-    as_json: bool,
-) -> None:
-    """Show what was found."""
-    check_level(level)
-    check_run(run, lam, q)
+def summary(request: requests.SummaryRequest) -> None:
+    """Show the result of a fit."""
+    check_level(request.edges.level)
+    check_posterior(request.posterior)
     from ggmflow.cli import jobs
 
-    jobs.summary(run, lam, q, level, rule, refine, top, as_json)
+    jobs.summary(request)
 
 
-def report(run: Path, output: Path | None, lam: float | None, q: float | None) -> None:
-    """Write the page."""
-    path = run / REPORT if output is None else output
-    with mistakes(RunError, OSError), place(run, output, path):
-        check_run(run, lam, q)
+def report(request: requests.ReportRequest) -> None:
+    """Write the report of a run."""
+    with mistakes(RunError, OSError), locked_for(request):
+        check_posterior(request.posterior)
     from ggmflow.cli import jobs
 
-    jobs.report(run, output, path, lam, q)
+    jobs.report(request)
 
 
-def explore(run: Path, port: int, browser: bool) -> None:
+def explore(request: requests.ExploreRequest) -> None:
     """Serve the explorer until Ctrl-C."""
-    check_run(run, None, None)
+    check_posterior(requests.PosteriorRequest(request.run, None, None))
     from ggmflow.cli import jobs
 
-    jobs.explore(run, port, browser)
+    jobs.explore(request)
 
 
-def export(
-    run: Path,
-    format: str,
-    output: Path | None,
-    lam: float | None,
-    q: float | None,
-    level: float,
-    rule: str,
-    refine: bool,
-) -> None:
+def export(request: requests.ExportRequest) -> None:
     """Write one file for other programs."""
-    path = run / EXPORTS[format] if output is None else output
-    check_level(level)
-    with mistakes(RunError, OSError), place(run, output, path):
-        check_run(run, lam, q)
+    check_level(request.edges.level)
+    with mistakes(RunError, OSError), locked_for(request):
+        check_posterior(request.posterior)
     from ggmflow.cli import jobs
 
-    jobs.export(run, format, output, path, lam, q, level, rule, refine)
+    jobs.export(request)
 
 
-def demo(output: Path, n_features: int, n_samples: int, steps: int | None, seed: int, program: str) -> None:
-    """Show on simulated data what this package does."""
+def demo(request: requests.DemoRequest) -> None:
+    """Fit simulated data, and show the result."""
     with mistakes(OSError):
-        output.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=output):
-            pass  # fail before the work, not after it
+        check_writable(request.output)  # before the fit, not after it
     from ggmflow.cli import jobs
 
-    jobs.demo(output, n_features, n_samples, steps, seed, program)
+    jobs.demo(request)

@@ -1,4 +1,4 @@
-"""The paper's toy problem from data to figures: simulate, fit one flow, print and draw what it found."""
+"""The paper's toy problem from data to figures: simulate, fit one flow, print and draw the result."""
 
 import time
 import warnings
@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ggmflow import __version__, plot
 from ggmflow.baselines import edge_metrics, graphical_lasso
+from ggmflow.cli.requests import DemoRequest
 from ggmflow.data.scatter import Scatter
 from ggmflow.data.simulate import toy_problem
 from ggmflow.estimator.graphical_flow import GraphicalFlow
@@ -32,7 +33,15 @@ NUM_DRAWS = 4000  # per condition
 
 
 class Found:
-    """What the demo shows of the posterior at one condition; k̂ and ESS say how far to trust it."""
+    """Partial correlations at one condition, as the demo shows them, with k̂ and ESS of their draws.
+
+    Parameters
+    ----------
+    partial : (N, d, d) array
+        Draws of the partial correlations.
+    khat, ess
+        Diagnostics of the draws.
+    """
 
     def __init__(self, partial: Float[np.ndarray, "N d d"], khat: float, ess: float):
         self.khat, self.ess = khat, ess
@@ -42,22 +51,15 @@ class Found:
         self.edges: Bool[np.ndarray, "d d"] = off_diagonal & ((self.low > 0) | (self.high < 0))
 
 
-def run_demo(output: Path, n_features: int, n_samples: int, steps: int | None, seed: int, program: str) -> None:
+def run_demo(request: DemoRequest) -> None:
     """Print a summary to standard output and write the figures.
 
     Parameters
     ----------
-    output
-        An existing directory.
-    n_features, n_samples
-        d and n of the simulated table.
-    steps
-        Training steps; None: from d.
-    seed
-        Of everything.
-    program
-        How the reader calls ggmflow.
+    request
+        The directory `output` must exist; the seed is that of data and fit.
     """
+    output, n_features, n_samples, steps, seed, program = request
     X, truth = toy_problem(n_features, n_samples, random_state=seed)
     pairs = np.triu_indices(n_features, 1)
     console.print(
@@ -69,8 +71,8 @@ def run_demo(output: Path, n_features: int, n_samples: int, steps: int | None, s
     best = _choose(model)
     lam, lam_path = (np.geomspace(*model.lam_range_, num) for num in (9, 25))
     with console.status(f"Drawing from the posterior at {len(EXPONENTS) * (1 + lam.size + lam_path.size)} conditions"):
-        warm = {q: [_look(model, value, q, seed) for value in lam] for q in EXPONENTS}
-        chosen = {q: _look(model, best[q], q, seed) for q in EXPONENTS}
+        warm = {q: [_find(model, value, q, seed) for value in lam] for q in EXPONENTS}
+        chosen = {q: _find(model, best[q], q, seed) for q in EXPONENTS}
         cold = {q: np.stack([_cold_mean(model, value, q) for value in lam_path]) for q in EXPONENTS}
     lasso, lasso_path = _lasso(model.scatter_, lam), _lasso(model.scatter_, lam_path)
 
@@ -86,15 +88,15 @@ def run_demo(output: Path, n_features: int, n_samples: int, steps: int | None, s
 
     strongest = _strongest(chosen[1.0], 4)
     labels = {k: _label(names, truth, pairs[0][k], pairs[1][k]) for k in strongest}
-    # Figures are made without pyplot's state, and without looking for a screen.
+    # Figures are made without pyplot, which has global state and may look for a screen.
     with matplotlib.rc_context({"font.size": 9, "savefig.dpi": 130}):
         _draw_network(output / FIGURES[0], names, truth, best, chosen)
         _draw_intervals(output / FIGURES[1], lam, warm, partial_correlation(lasso), labels)
         _draw_path(output / FIGURES[2], lam_path, cold, lasso_path, labels)
     if n_samples < 3 * n_features:
         console.print(
-            "So few rows say little: honest intervals are wide, and most edges cannot be told from zero.\n"
-            f"See what more rows do: [bold]{program} demo --n-samples {10 * n_features} -o {output}-more[/bold]"
+            "With so few rows, intervals are wide, and most edges cannot be distinguished from zero.\n"
+            f"Try more rows: [bold]{program} demo --n-samples {10 * n_features} -o {output}-more[/bold]"
         )
     console.print(f"Figures: {', '.join(str(output / name) for name in FIGURES)}\n", soft_wrap=True)
 
@@ -102,9 +104,9 @@ def run_demo(output: Path, n_features: int, n_samples: int, steps: int | None, s
 def _fit(X: Float[np.ndarray, "n d"], steps: int | None, seed: int) -> GraphicalFlow:
     start = time.perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # an interruption is told below
+        warnings.simplefilter("ignore", ConvergenceWarning)  # an interruption is reported below
         model = GraphicalFlow(temperature=(COLD, 1.0), steps=steps, random_state=seed).fit(X)
-    how = {"finished": "Trained", "stopped early": "No more to gain: stopped", "interrupted": "Interrupted"}
+    how = {"finished": "Trained", "stopped early": "Converged: stopped", "interrupted": "Interrupted"}
     low, high = model.lam_range_
     console.print(
         f"{how[model.status_]} after {model.n_iter_} steps and {time.perf_counter() - start:.0f} s, compilation "
@@ -114,7 +116,7 @@ def _fit(X: Float[np.ndarray, "n d"], steps: int | None, seed: int) -> Graphical
 
 
 def _choose(model: GraphicalFlow) -> dict[float, float]:
-    """λ of highest evidence for each exponent, told together with the best of all λ and q."""
+    """λ of highest evidence for each exponent; prints them with the best of all λ and q."""
     overall = model.select()
     best = {q: model.select(q=q).lam for q in EXPONENTS}
     given = " and ".join(f"λ = {lam:.2f} for q = {q:g}" for q, lam in best.items())
@@ -124,8 +126,8 @@ def _choose(model: GraphicalFlow) -> dict[float, float]:
     return best
 
 
-def _look(model: GraphicalFlow, lam: float, q: float, seed: int) -> Found:
-    """The posterior at T = 1; draws follow the importance weights wherever those can be trusted."""
+def _find(model: GraphicalFlow, lam: float, q: float, seed: int) -> Found:
+    """The posterior at T = 1; draws are resampled by the importance weights where those are reliable."""
     draws = model.posterior(lam, q).source.sample(jax.random.key(seed), NUM_DRAWS)
     log_prob, log_target = (np.asarray(values, float) for values in draws[1:])
     weights = importance_weights(log_target - log_prob)
@@ -135,7 +137,7 @@ def _look(model: GraphicalFlow, lam: float, q: float, seed: int) -> Found:
 
 def _cold_mean(model: GraphicalFlow, lam: float, q: float) -> Float[np.ndarray, "d d"]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PoorFitWarning)  # near the mode plain draws have hardly any spread
+        warnings.simplefilter("ignore", PoorFitWarning)  # near the mode draws have hardly any spread
         return model.posterior(lam, q, temperature=COLD, num_draws=NUM_DRAWS).mean()
 
 
@@ -184,16 +186,16 @@ def _print_edges_along_lam(truth, lam, warm: dict[float, list[Found]], lasso) ->
 
 
 def _print_trust(model: GraphicalFlow, shown: list[Found]) -> None:
-    """Pareto k̂, effective draws and skipped steps in words."""
+    """Print Pareto k̂, effective draws and skipped steps."""
     ess = np.array([found.ess for found in shown])
     limit = khat_limit(NUM_DRAWS)
     poor = sum(not found.khat < limit for found in shown)  # NaN is poor too
     if poor:
         verdict = f"[yellow]Pareto k̂ is {limit:.2g} or more at {poor} of the {len(shown)} conditions shown"
-        verdict += ", where plain draws of the flow are used. More --steps make it better.[/yellow]"
+        verdict += ", where draws of the flow are used without weights. More --steps improve the flow.[/yellow]"
     else:
         verdict = f"[green]Pareto k̂ is below {limit:.2g} at all {len(shown)} conditions shown"
-        verdict += ": importance weights correct what the flow misses.[/green]"
+        verdict += ": importance weights correct the errors of the flow.[/green]"
     skipped = int(model.history_["skipped"].iloc[-1])
     console.print(
         f"How far to trust this: {verdict}\nOf {NUM_DRAWS} draws at each, {ess.min() * NUM_DRAWS:.0f} to "
@@ -203,7 +205,7 @@ def _print_trust(model: GraphicalFlow, shown: list[Found]) -> None:
 
 
 def _draw_network(path: Path, names, truth, lam: dict[float, float], chosen: dict[float, Found]) -> None:
-    """Truth and what is found at the λ of highest evidence."""
+    """The true graph, and the edges found at the λ of highest evidence."""
     figure = Figure(figsize=(10, 3.9), layout="constrained")
     figure.suptitle(
         "Edges whose 90 % interval excludes zero, at the λ of highest evidence. Width: partial correlation; "
@@ -259,6 +261,6 @@ def _share_legend(figure: Figure, axes) -> None:
 
 
 def _write(figure: Figure, path: Path) -> None:
-    """Whole or not at all."""
+    """Write a figure completely or not at all."""
     with replacing(path) as temporary:
         figure.savefig(temporary)

@@ -1,14 +1,14 @@
-"""The directory of one fit. It says what it is, can be loaded, and a fit killed at any moment goes on from it.
+"""Fits in run directories: a fit that is killed at any moment can be resumed, and a finished one can be loaded.
 
-    run.json        what is fitted to which data, with which versions; status, times, the chosen λ and q
+    run.json        data, parameters, versions, status, times; the chosen λ and q
     checkpoint      while the fit is not finished
-    model.ggmflow   the fitted model; it keeps the scatter matrix, so no copy of the data is needed
+    model.ggmflow   the fitted model with its scatter matrix, so that no copy of the data is needed
     edges.csv       the edges at the chosen λ and q, strongest first
-    README.txt      what these files are
-    .next           while a finished fit is to be replaced: the directory of the fit that will
+    README.txt      describes these files
+    .next           directory of a fit that will replace a finished one
 
-Every file is replaced whole, and run.json last: what it says is true at every moment. A finished fit stays until the
-one that replaces it is finished too.
+`ggmflow.cli.run_status` has the table of states and transitions. Every file is replaced as a whole, and run.json last,
+so it is true at every moment. A finished fit stays until the fit that replaces it is finished too.
 """
 
 import json
@@ -35,14 +35,17 @@ from ggmflow.cli.run_record import (
     check_directory,
     describe_file,
     finished_record,
-    fit_to_go_on_with,
-    gave_up,
     locked,
+    nothing_to_resume,
     record_in,
     settle,
-    spoken,
+    shown_path,
+    start_in,
 )
+from ggmflow.cli.run_status import TRANSITIONS, Action, Start, Status
 from ggmflow.data.scatter import Scatter
+from ggmflow.errors.advice import Surface, option_name
+from ggmflow.errors.checkpoint import CheckpointError
 from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.posterior.source import DrawsError
 from ggmflow.storage import archive
@@ -50,12 +53,12 @@ from ggmflow.storage.json_values import plain
 from ggmflow.storage.replace import TEMPORARY, write_text
 from ggmflow.views.export import csv_text, edge_table, entry_table
 
-_ATTEMPTS = 4  # to read a run whose fit is just being replaced, which takes a moment
-_SPOKEN = {"random_state": "seed"}  # names that differ on the command line
+_ATTEMPTS = 4  # to read a run while its fit is being replaced, which takes a moment
+_FAILURES = (FloatingPointError, DrawsError, MemoryError)
 _README = """\
 This directory holds one fit of ggmflow {version} to {file} ({rows} rows of {d} variables).
-run.json says how it was made and what was chosen, edges.csv lists the edges found, and model.ggmflow is the fitted
-model. From this directory, look at it with
+run.json holds the settings and the chosen λ and q, edges.csv the edges, and model.ggmflow the fitted model.
+From this directory, show the results with
 
     ggmflow summary .
     ggmflow report .
@@ -69,7 +72,7 @@ or from Python with
 
 
 def load_run(path: str | Path) -> GraphicalFlow:
-    """The fitted model of a run directory, as `ggmflow fit` leaves it.
+    """Load the fitted model of a run directory that `ggmflow fit` has written.
 
     Parameters
     ----------
@@ -83,27 +86,27 @@ def load_run(path: str | Path) -> GraphicalFlow:
     Raises
     ------
     RunError
-        If it is no run, damaged, or not finished.
+        If it is not a run, damaged, or not finished.
     """
     return open_run(path)[1]
 
 
 def open_run(path: str | Path) -> tuple[dict[str, Any], GraphicalFlow]:
-    """`read_record` and `load_run` of one and the same fit, even if another one takes its place meanwhile."""
+    """The record and the model of the same fit, even if another fit replaces it meanwhile."""
     file = Path(path) / MODEL
     for attempt in range(_ATTEMPTS):
         time.sleep(0.1 * attempt)
         record = finished_record(path)
         try:
             model = GraphicalFlow.load(file)
-            # After loading: a file that was replaced before, or since, is not the one that the record tells of.
+            # After loading: the file may have been replaced since the record was read.
             if record.get("model") in (None, describe_file(file)["sha256"]):
                 return record, model
         except FileNotFoundError:
             raise RunError(f"{path} is damaged: {MODEL} is missing. Fit again with --force") from None
         except archive.ModelFileError as error:
             raise RunError(f"{path} is damaged: {error}. Fit again with --force") from None
-    raise RunError(f"{path} is damaged: {MODEL} is not the one that {RECORD} tells of. Fit again with --force")
+    raise RunError(f"{path} is damaged: {MODEL} and {RECORD} are of different fits. Fit again with --force")
 
 
 def fit_run(
@@ -123,17 +126,17 @@ def fit_run(
     model
         Not fitted yet; its `random_state` is an integer.
     scatter
-        The data, made with the model's own options.
+        The data, read with the options of the model.
     path
-        The directory; it is made if it is not there.
+        The directory; it is made if it does not exist.
     data
-        Where the data come from: `describe_file`, and how the file is to be read.
+        Source of the data: `describe_file`, and the options that the file is read with.
     command
-        What a user types to do this again.
+        The command that a user types to repeat this fit.
     resume
-        Go on with a fit of the same data and parameters; one that is not there is begun, one that is finished loaded.
+        Resume a fit of the same data and parameters. If there is none, a fit begins; a finished one is loaded.
     force
-        Begin anew whatever is there; what is finished stays until the new fit is.
+        Begin again, whatever the directory holds; a finished fit stays until the new one is finished.
 
     Returns
     -------
@@ -143,9 +146,9 @@ def fit_run(
     Raises
     ------
     RunError
-        If the directory holds something else, or another fit is at work in it.
+        If the directory holds something else, or another process uses it.
     KeyboardInterrupt
-        Ctrl-C ends the fit; `resume` goes on where it stopped.
+        After Ctrl-C; `resume` continues from the last checkpoint.
     """
     path = Path(path)
     check_directory(path)
@@ -156,67 +159,56 @@ def fit_run(
         clock = time.monotonic()
         try:
             record = _begin(place, new, resume, force)
-            if record["status"] == "finished":
+            if record["status"] is Status.FINISHED:
                 return load_run(path)
             _fit(model, scatter, place)
             _write_results(model, place, record)
-        except (KeyboardInterrupt, FloatingPointError, DrawsError, MemoryError) as error:
-            status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            _write_end(place, status, time.monotonic() - clock)
+        except KeyboardInterrupt:
+            _end(place, Action.INTERRUPT, clock)
             raise
-        choice, timings = model.choice_, model.timings_._asdict()
-        known = {
-            "status": "finished",
-            "seconds": round(record["seconds"] + time.monotonic() - clock, 1),
-            "timings": {name: None if value is None else round(value, 1) for name, value in timings.items()},
-            "steps": model.n_iter_,
-            "training": model.status_,
-            "model": describe_file(place / MODEL)["sha256"],
-            "chosen": choice._asdict(),
-            "ranges": {"lam": model.lam_range_, "q": model.q_range_, "temperature": model.temperature_range_},
-        }
-        _write_record(place, record | known)
+        except _FAILURES:
+            _end(place, Action.FAIL, clock)
+            raise
+        _advance(place, record, Action.FINISH, _results(model, place), clock)
         (place / CHECKPOINT).unlink(missing_ok=True)
         settle(path)
     return model
 
 
 def _place(path: Path, new: dict[str, Any], resume: bool, force: bool) -> Path:
-    """Where a fit is made: here, or beside a finished one until it can take its place."""
+    """The directory in which a fit is made: the run itself, or `.next` if a finished fit is to be replaced."""
     beside = path / NEXT
     if beside.is_symlink():
-        beside.unlink()  # not ours, and it may lead anywhere
+        beside.unlink()  # ggmflow makes no links, and this one may point anywhere
     for leftover in (*path.glob(f"{TEMPORARY}*"), *beside.glob(f"{TEMPORARY}*")):
         leftover.unlink()  # of a process that was killed while it wrote
-    if gave_up(beside):
-        shutil.rmtree(beside)  # or whoever comes next without --force would go on with it, and replace what is finished
+    if nothing_to_resume(beside):
+        shutil.rmtree(beside)  # otherwise the next fit, without --force, would replace the finished one
     try:
         old = record_in(path)
     except RunError:
-        old = None  # damaged, or of a newer version: a model beside it may still be of use
-    if not (old["status"] == "finished" if old else (path / MODEL).exists()):
+        old = None  # damaged, or of a newer version; a model beside it may still be of use
+    has_results = (path / MODEL).exists() if old is None else old["status"] is Status.FINISHED
+    if not has_results:
         return path
-    as_before = resume and old is not None and not _differences(old, new)
-    wanted = force or ((beside / RECORD).exists() and not as_before)
-    if wanted:
-        beside.mkdir(exist_ok=True)
-    return beside if wanted else path
+    same = resume and old is not None and not _differences(old, new)
+    if not (force or ((beside / RECORD).exists() and not same)):
+        return path
+    beside.mkdir(exist_ok=True)
+    return beside
 
 
 def _fit(model: GraphicalFlow, scatter: Scatter, path: Path) -> None:
-    checkpoint = path / CHECKPOINT
     try:
-        model.fit(scatter, checkpoint=checkpoint)
-    except ValueError as error:
-        if str(checkpoint) not in str(error):
-            raise
-        raise RunError(f"the fit in {spoken(path)} cannot go on: {error}. Begin anew with --force") from None
+        model.fit(scatter, checkpoint=path / CHECKPOINT)
+    except (CheckpointError, archive.ModelFileError) as error:
+        raise RunError(f"the fit in {shown_path(path)} cannot be resumed: {error}. Begin again with --force") from None
     if model.status_ == "interrupted":
         raise KeyboardInterrupt
 
 
 def _write_results(model: GraphicalFlow, path: Path, record: dict[str, Any]) -> None:
-    post = model.posterior()  # chooses λ and q, which the model remembers
+    post = model.posterior()  # chooses λ and q, which are saved with the model
     model.save(path / MODEL)
     write_text(path / EDGES, csv_text(edge_table(entry_table(post))))
     data = record["data"]
@@ -230,7 +222,7 @@ def _new_record(model: GraphicalFlow, scatter: Scatter, data: Mapping[str, Any],
     record = {
         "kind": KIND,
         "format": FORMAT,
-        "status": "starting",
+        "status": None,
         "command": command,
         "data": dict(data) | {"rows": scatter.n, "columns": list(scatter.names), "check": check},
         "parameters": parameters,
@@ -242,37 +234,48 @@ def _new_record(model: GraphicalFlow, scatter: Scatter, data: Mapping[str, Any],
     return plain(record)
 
 
+def _results(model: GraphicalFlow, path: Path) -> dict[str, Any]:
+    """Entries that the record of a finished fit has in addition."""
+    choice, timings = model.choice_, model.timings_._asdict()
+    return {
+        "timings": {name: None if value is None else round(value, 1) for name, value in timings.items()},
+        "steps": model.n_iter_,
+        "training": model.status_,
+        "model": describe_file(path / MODEL)["sha256"],
+        "chosen": choice._asdict(),
+        "ranges": {"lam": model.lam_range_, "q": model.q_range_, "temperature": model.temperature_range_},
+    }
+
+
 def _begin(path: Path, new: dict[str, Any], resume: bool, force: bool) -> dict[str, Any]:
-    """The record of the fit to do, or of one that is finished; refuses to mix two fits."""
-    old = fit_to_go_on_with(path, resume, force)
+    """The record of a fit that now runs, or of a finished fit to load; raises RunError rather than mix two fits."""
+    start, old = start_in(path, resume, force)
     if old is not None and (changes := _differences(old, new)):
         raise RunError(
-            f"{spoken(path)} holds another fit, {'; '.join(changes)}: use the same, or begin anew with --force"
+            f"{shown_path(path)} holds another fit, {'; '.join(changes)}: use the same, or begin again with --force"
         )
-    if old is not None and old["status"] == "finished":
+    if old is not None and start is Start.LOAD:
         return old
-    if old is None or old["status"] == "starting":
-        # In this order: a checkpoint is never found beside the record of another fit.
-        _write_record(path, new)
+    if old is None or start is Start.BEGIN:
+        # In this order: a checkpoint is never beside the record of another fit.
+        old = _advance(path, new, Action.BEGIN)
         for name in (CHECKPOINT, *MADE_LATER, *OWN):
             (path / name).unlink(missing_ok=True)
-        old = new
-    record = old | {"status": "running", "command": new["command"], "seconds": _seconds_so_far(path, old)}
-    _write_record(path, record)
-    return record
+    known = {"format": FORMAT, "command": new["command"], "seconds": _seconds_so_far(path, old)}
+    return _advance(path, old, Action.TRAIN, known)
 
 
 def _seconds_so_far(path: Path, record: dict[str, Any]) -> float:
-    """What an unfinished fit took; one that was killed could not say so, but its last checkpoint has a date."""
+    """Seconds that an unfinished fit took; those of a fit that was killed follow from the date of its checkpoint."""
     checkpoint = path / CHECKPOINT
-    if record["status"] != "running" or not checkpoint.exists():
+    if record["status"] is not Status.RUNNING or not checkpoint.exists():
         return record["seconds"]
     since = checkpoint.stat().st_mtime - datetime.fromisoformat(record["updated"]).timestamp()
     return round(record["seconds"] + max(0.0, since), 1)
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What keeps a fit from going on with the same result."""
+    """Differences between two fits, because of which the one cannot be a continuation of the other."""
     changes = []
     if (before := str(old["data"].get("sha256"))) != (now := new["data"]["sha256"]):
         changes.append(f"its data differ (SHA-256 {before[:8]}… then, {now[:8]}… now)")
@@ -281,8 +284,12 @@ def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     pairs += [("versions", name) for name in ("ggmflow", "jax")]
     for group, name in pairs:
         if ((was := old[group].get(name)) or None) != ((now := new[group][name]) or None):
-            changes.append(f"{_SPOKEN.get(name, name)} was {_show(was)} and is {_show(now)}")
+            changes.append(f"{_shown_name(group, name)} was {_show(was)} and is {_show(now)}")
     return changes
+
+
+def _shown_name(group: str, name: str) -> str:
+    return name if group == "versions" else option_name(name, Surface.COMMAND_LINE)
 
 
 def _show(value: Any) -> str:
@@ -291,17 +298,46 @@ def _show(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _write_record(path: Path, record: dict[str, Any]) -> None:
-    record = plain(record | {"updated": _now()})
-    write_text(path / RECORD, json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+def _advance(
+    path: Path,
+    record: dict[str, Any],
+    action: Action,
+    known: Mapping[str, Any] | None = None,
+    clock: float | None = None,
+) -> dict[str, Any]:
+    """Write the record with the status that an action leads to.
+
+    Parameters
+    ----------
+    path
+        Directory in which the fit is made.
+    record
+        Before the action; its status is None if the fit is new.
+    action
+        The action; the transition must be in the table.
+    known
+        Entries to change.
+    clock
+        `time.monotonic` when this process began to fit; the seconds since then are added.
+    """
+    passed = 0.0 if clock is None else time.monotonic() - clock
+    changed = {
+        "status": TRANSITIONS[record["status"], action],
+        "seconds": round(record["seconds"] + passed, 1),
+        "updated": _now(),
+    }
+    record = record | changed | dict(known or {})
+    text = json.dumps(plain(record), indent=2, ensure_ascii=False, allow_nan=False)
+    write_text(path / RECORD, text + "\n")
+    return record
 
 
-def _write_end(path: Path, status: str, seconds: float) -> None:
-    """Tell how a fit ended that run.json says is running; a signal may come before the fit has begun to."""
-    with suppress(RunError):  # there is no record yet
+def _end(path: Path, action: Action, clock: float) -> None:
+    """Record that a fit ended before it was finished; a signal may come before there is a record."""
+    with suppress(RunError):
         record = record_in(path)
-        if record["status"] == "running":
-            _write_record(path, record | {"status": status, "seconds": round(record["seconds"] + seconds, 1)})
+        if TRANSITIONS[record["status"], action] is not record["status"]:
+            _advance(path, record, action, clock=clock)
 
 
 def _now() -> str:

@@ -1,6 +1,6 @@
-"""What a run directory says of itself, read without JAX: its files, run.json, the lock, and what cannot be done in it.
+"""A run directory, read without JAX: its files, the record run.json, the lock, and whether a fit can start in it.
 
-`ggmflow.cli.run` fits, and loads models; its first lines say what the files are.
+`ggmflow.cli.run` fits and loads models, and its docstring lists the files; `ggmflow.cli.run_status` lists the states.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ from typing import Any
 
 import filelock
 
+from ggmflow.cli.run_status import Start, Status, how_to_start
 from ggmflow.model.conditions import Boundary, boundaries_from_json
 from ggmflow.storage.replace import TEMPORARY
 from ggmflow.views.formats import EXPORTS
@@ -25,11 +26,8 @@ REPORT = "report.html"
 KIND = "ggmflow run"
 _MOST_BYTES = 2**26  # of run.json, which holds the names of columns and little else
 _LOCK, NEXT = ".lock", ".next"
-# What a new fit removes: all that describes an earlier one. First what it replaces by its own.
-OWN = (MODEL, EDGES, README)
-MADE_LATER = (REPORT, *EXPORTS.values())
-# "starting": files of an earlier fit may still be there. A fit that was killed still says "running".
-_STATUSES = ("starting", "running", "interrupted", "failed", "finished")
+OWN = (MODEL, EDGES, README)  # results of a fit
+MADE_LATER = (REPORT, *EXPORTS.values())  # files that other commands add
 
 
 class RunError(ValueError):
@@ -37,60 +35,68 @@ class RunError(ValueError):
 
 
 def read_record(path: str | Path) -> dict[str, Any]:
-    """What run.json says.
+    """Read run.json, after a finished fit has replaced an earlier one.
 
     Parameters
     ----------
     path
-        The directory.
+        The directory, as the user names it.
 
     Returns
     -------
     dict
-        status ("starting", "running", "interrupted", "failed" or "finished"), command, versions, data (file, sha256,
-        rows, columns, check, delimiter, decimal, drop), parameters, started, updated, seconds; of a finished fit also
-        steps, training, timings (seconds: compiling, training, choosing; not in runs of earlier versions), model (the
-        SHA-256 of its file), chosen (lam, q, at_boundary) and ranges.
+        status (a `Status`), command, versions, data (file, sha256, rows, columns, check, delimiter, decimal, drop),
+        parameters, started, updated, seconds; of a finished fit also steps, training, timings (seconds: compiling,
+        training, choosing; not in runs of earlier versions), model (the SHA-256 of its file), chosen (lam, q,
+        at_boundary) and ranges.
+
+    Raises
+    ------
+    RunError
+        If there is no run, or run.json is damaged.
     """
     path = Path(path)
     if (path / NEXT).is_dir():
-        with suppress(RunError, OSError), locked(path):  # which settles; whoever is at work here will do so itself
+        with (
+            suppress(RunError, OSError),
+            locked(path),
+        ):  # completes the replacement, if the lock is free
             pass
     return record_in(path)
 
 
 def finished_record(path: str | Path) -> dict[str, Any]:
-    """`read_record` of a fit that is finished; refuses another one."""
+    """`read_record` of a finished fit; raises RunError for another one."""
     record = read_record(path)
-    if gave_up(Path(path)):
-        raise RunError(f"the fit in {path} failed, and there is nothing to go on with: fit again")
-    if record["status"] != "finished":
-        raise RunError(f"the fit in {path} is not finished: go on with `{record['command']} --resume`")
+    if nothing_to_resume(Path(path)):
+        raise RunError(f"the fit in {path} failed and cannot be resumed: fit again")
+    if record["status"] != Status.FINISHED:
+        raise RunError(f"the fit in {path} is not finished: resume it with `{record['command']} --resume`")
     return record
 
 
 def record_in(path: Path) -> dict[str, Any]:
-    """What run.json says, of just this directory."""
+    """Read the run.json of this directory, without any change on disk. Parameters and result as in `read_record`."""
     if not path.is_dir():
         raise RunError(f"{path} {'is a file' if path.exists() else 'does not exist'}: give the directory of a run")
     if not (path / RECORD).is_file():
-        raise RunError(f"{path} is no ggmflow run: it has no {RECORD}")
+        raise RunError(f"{path} is not a ggmflow run: it has no {RECORD}")
     try:
         record = json.loads(_record_text(path))
     except (ValueError, RecursionError):
         raise RunError(f"{path} is damaged: {RECORD} cannot be read. Fit again with --force") from None
     if not isinstance(record, dict) or record.get("kind") != KIND:
-        raise RunError(f"{path} is no ggmflow run: its {RECORD} is not ours")
+        raise RunError(f"{path} is not a ggmflow run: another program wrote its {RECORD}")
     if isinstance(version := record.get("format"), int) and version > FORMAT:
         raise RunError(f"{path} was written by a newer ggmflow: update ggmflow to read it")
     expected = {"status": str, "command": str, "seconds": int | float}
     expected |= dict.fromkeys(("versions", "data", "parameters"), dict)
     wrong = [name for name, kind in expected.items() if not isinstance(record.get(name), kind)]
-    if record.get("status") not in _STATUSES or wrong:
+    if record.get("status") not in list(Status) or wrong:
         raise RunError(f"{path} is damaged: {RECORD} has no valid {wrong[0] if wrong else 'status'!r}")
     if damaged := _damaged_part(record):
         raise RunError(f"{path} is damaged: {RECORD} has no valid {damaged!r}. Fit again with --force")
-    return record
+    return record | {"status": Status(record["status"])}
 
 
 def _record_text(path: Path) -> str:
@@ -102,10 +108,10 @@ def _record_text(path: Path) -> str:
 
 
 def _damaged_part(record: dict[str, Any]) -> str | None:
-    """The first part of a record that others rely on and that is not what it should be."""
+    """Name of the first part of a record that is missing or has a wrong type."""
 
     def number(value: object) -> bool:
-        # Comparisons, unlike math.isfinite, bear with whole numbers of any length; NaN fails them.
+        # Unlike math.isfinite, a comparison works with integers of any size; NaN fails it.
         return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
     data = record["data"]
@@ -113,7 +119,7 @@ def _damaged_part(record: dict[str, Any]) -> str | None:
         return "data"
     if not number(record["seconds"]):
         return "seconds"
-    if record["status"] != "finished":
+    if record["status"] != Status.FINISHED:
         return None
     chosen, ranges = record.get("chosen"), record.get("ranges")
     if not isinstance(chosen, dict) or not (number(chosen.get("lam")) and number(chosen.get("q"))):
@@ -140,13 +146,13 @@ def chosen_boundaries(record: dict[str, Any]) -> tuple[Boundary, ...]:
 
 
 def describe_file(path: Path) -> dict[str, str]:
-    """Name and SHA-256 of a file, by which a run knows its data again."""
+    """Name and SHA-256 of a file, by which a run recognizes its data."""
     with path.open("rb") as file:
         return {"file": path.name, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def check_directory(path: Path) -> None:
-    """Refuse a path that is neither free nor that of a run."""
+    """Raise RunError if a path is neither free nor a run directory."""
     if path.exists() and not path.is_dir():
         raise RunError(f"{path} is a file: name a directory that is new, or that of a run")
     if path.is_dir() and not _is_run(path) and ((path / RECORD).exists() or any(_foreign(path))):
@@ -154,42 +160,64 @@ def check_directory(path: Path) -> None:
 
 
 def check_free(path: Path) -> None:
-    """Refuse a directory in which a fit cannot begin without `resume` or `force`.
+    """Raise RunError if a fit cannot begin in a directory without `resume` or `force`.
 
-    `fit_run` does the same once more, when it has the lock; a fit that is to replace a finished one is left to it.
+    `fit_run` checks again when it has the lock, and alone decides about a fit that is to replace a finished one.
     """
     check_directory(path)
     if _is_run(path) and not (path / NEXT).exists():
         with locked(path):
-            fit_to_go_on_with(path, resume=False, force=False)
+            start_in(path, resume=False, force=False)
 
 
-def fit_to_go_on_with(path: Path, resume: bool, force: bool) -> dict[str, Any] | None:
-    """The record of the fit that `path` holds, if a new one has to do with it; refuses one that would be in the way."""
-    old = None if force or not (path / RECORD).exists() or gave_up(path) else record_in(path)
-    run = spoken(path)
-    if old is not None and not resume:
-        if old["status"] == "finished":
-            raise RunError(f"{run} holds a finished fit: choose another directory, or replace it with --force")
-        raise RunError(f"{run} holds a fit that is not finished: go on with --resume, or begin anew with --force")
-    return old
+def start_in(path: Path, resume: bool, force: bool) -> tuple[Start, dict[str, Any] | None]:
+    """How a fit starts in a directory, and the record of the fit that it must agree with.
+
+    Parameters
+    ----------
+    path
+        The directory in which the fit is made.
+    resume, force
+        As the user asked.
+
+    Returns
+    -------
+    start : Start
+        Never `Start.REFUSE`.
+    record : dict or None
+        Of the fit that is resumed or loaded.
+
+    Raises
+    ------
+    RunError
+        If the directory holds a fit and the user asked neither to resume nor to replace it.
+    """
+    old = None if force or not (path / RECORD).exists() else record_in(path)
+    status, has_checkpoint = None if old is None else old["status"], (path / CHECKPOINT).exists()
+    start = how_to_start(status, has_checkpoint=has_checkpoint, resume=resume, force=force)
+    if start is not Start.REFUSE:
+        return start, None if nothing_to_resume(path) else old
+    run = shown_path(path)
+    if status is Status.FINISHED:
+        raise RunError(f"{run} holds a finished fit: choose another directory, or replace it with --force")
+    raise RunError(f"{run} holds a fit that is not finished: resume it with --resume, or begin again with --force")
 
 
-def gave_up(place: Path) -> bool:
-    """Whether a fit was refused before it began, for want of memory for instance: there is nothing to go on with."""
+def nothing_to_resume(path: Path) -> bool:
+    """Whether the fit in this directory failed before its first checkpoint, for lack of memory for instance."""
     with suppress(RunError):
-        return record_in(place)["status"] == "failed" and not (place / CHECKPOINT).exists()
+        return record_in(path)["status"] is Status.FAILED and not (path / CHECKPOINT).exists()
     return False
 
 
 def settle(path: Path) -> None:
-    """Let a finished fit take the place of the one it was to replace; whoever has the lock next goes on with it."""
+    """Replace a fit by a finished one in `.next`, if there is one; the next lock holder completes the swap."""
     beside = path / NEXT
     try:
-        if beside.is_symlink() or record_in(beside)["status"] != "finished":
+        if beside.is_symlink() or record_in(beside)["status"] is not Status.FINISHED:
             return
     except (RunError, OSError):
-        return  # there is none, or it is damaged: no reason to refuse the finished one
+        return  # there is none, or it is damaged
     for name in (CHECKPOINT, *MADE_LATER):
         (path / name).unlink(missing_ok=True)
     for name in (*OWN, RECORD):
@@ -198,13 +226,13 @@ def settle(path: Path) -> None:
     shutil.rmtree(beside, ignore_errors=True)
 
 
-def spoken(place: Path) -> Path:
-    """The run as its user knows it, whose fit may be made in a directory of its own."""
-    return place.parent if place.name == NEXT else place
+def shown_path(path: Path) -> Path:
+    """The directory that messages name: a fit in `.next` belongs to the run around it."""
+    return path.parent if path.name == NEXT else path
 
 
 def _is_run(path: Path) -> bool:
-    """Whether run.json is ours; a damaged one is, beside a model or a checkpoint."""
+    """Whether run.json was written by ggmflow; a damaged one counts if a model or a checkpoint is beside it."""
     if not (path / RECORD).is_file():
         return False
     try:
@@ -215,32 +243,37 @@ def _is_run(path: Path) -> bool:
 
 
 def _foreign(path: Path) -> Iterator[Path]:
-    """Files that no run of ours has left."""
+    """Files that no fit has left."""
     return (entry for entry in path.iterdir() if entry.name != _LOCK and not entry.name.startswith(TEMPORARY))
 
 
 @contextmanager
 def locked(path: Path, writes: Sequence[str] = ()) -> Iterator[None]:
-    """The directory, made if need be, for this process alone; the system unlocks it if the process is killed.
+    """Lock a directory for this process, and make it if necessary; the system unlocks it if the process is killed.
 
-    A finished fit that was to replace another one, and was killed before it could, does so first.
+    If a process was killed before its finished fit replaced an earlier one, that is completed first.
 
     Parameters
     ----------
     path
         The directory.
     writes
-        Files in it that will be written; none of them may be a link.
+        Files in it that will be written.
+
+    Raises
+    ------
+    RunError
+        If another process has the lock, or one of the files is a symbolic link.
     """
     path.mkdir(parents=True, exist_ok=True)
     for name in (_LOCK, *writes):
-        if (path / name).is_symlink():  # a run may come from someone else, and the link lead to any file of the user
+        if (path / name).is_symlink():  # a run may come from someone else, and the link point to any file of the user
             raise RunError(f"{path} holds a link where ggmflow would write, {name}: choose another directory")
     lock = filelock.FileLock(path / _LOCK)
     try:
         lock.acquire(blocking=False)
     except filelock.Timeout:
-        raise RunError(f"another ggmflow is at work in {path}: wait for it, or choose another directory") from None
+        raise RunError(f"another ggmflow process uses {path}: wait for it, or choose another directory") from None
     try:
         settle(path)
         yield

@@ -1,25 +1,27 @@
-"""A look at a table before a fit: outliers, skewness, heavy tails, copies of columns, collinearity, few values, gaps.
+"""Checks of a table before a fit: outliers, skewness, heavy tails, copies of columns, collinearity, missing values.
 
-Everything is computed from the columns in the working scale, with NaN for what is missing. Columns are taken a few at a
-time, so little memory is needed beside the table; of d columns, one factorization of a d×d matrix is made.
+All checks use the columns in the working scale, with NaN for missing values. Columns are processed in blocks, so little
+memory is needed besides the table, and one d×d matrix is factorized.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ggmflow.data.collinearity import LARGEST, correlations, look_at_pairs
+from ggmflow.data.collinearity import LARGEST, check_pairs, correlations
 from ggmflow.data.findings import KEPT, SAME_KIND, DataCheck, Finding, Kind, Severity
 from ggmflow.data.normal_scores import normal_scores, to_unit_variance
 from ggmflow.data.rows import Usable, use_rows
 from ggmflow.data.table import parse_table
+from ggmflow.errors.argument import ArgumentError
 
-OUTLIER = 8.0  # robust standard deviations; of normal numbers one in 10¹⁵ lies beyond
+OUTLIER = 8.0  # robust standard deviations; one in 10¹⁵ normal numbers exceeds it
 SKEWNESS = 1.0  # a lognormal column of this skewness still has the correlation 0.98 with its logarithm
 KURTOSIS = 3.0  # excess; intervals of correlations are then √2 too narrow, if the distribution is elliptical
-NOISE = 4.5  # standard errors that both must also exceed: less than 1e-5 of normal columns do
+NOISE = 4.5  # standard errors that both must also exceed, as less than 1e-5 of normal columns do
 FEW_VALUES = 7
 
 _BLOCK = 32  # columns at a time
@@ -28,11 +30,11 @@ _ROWS_TRIED = 200
 
 
 class DataWarning(UserWarning):
-    """The data hold something that can change edges by itself: identical columns, or a row that makes a correlation."""
+    """The data have a feature that alone can change edges: identical columns, or a row that makes a correlation."""
 
 
 class _Columns(NamedTuple):
-    """Numbers of every column, and the cells that are far from its median."""
+    """Statistics of every column, and the cells that are far from its median."""
 
     skewness: Float[np.ndarray, " d"]
     kurtosis: Float[np.ndarray, " d"]
@@ -53,17 +55,17 @@ def check_data(
     decimal: str = ".",
     drop: Sequence[str] = (),
 ) -> DataCheck:
-    """Look at a table before a fit, without fitting anything.
+    """Check a table before a fit, without fitting anything.
 
-    `Scatter.from_data` does the same and keeps it as `Scatter.check`. Here missing values are only counted: a table
-    that has some is not refused.
+    `Scatter.from_data` makes the same check and keeps it as `Scatter.check`. Here missing values are only counted, and
+    raise no error.
 
     Parameters
     ----------
     X : (n, d) array-like, pandas or polars DataFrame, or path
         As in `Scatter.from_data`.
     transform, missing, names, delimiter, decimal, drop
-        As in `Scatter.from_data`. After "nonparanormal", skewness, tails and outliers do not matter.
+        As in `Scatter.from_data`. With "nonparanormal", skewness, tails and outliers are not checked.
 
     Returns
     -------
@@ -73,7 +75,7 @@ def check_data(
     Raises
     ------
     TableError
-        If the table cannot be used: text, infinite values, constant columns. The message names all of them.
+        If the table cannot be used: text, infinite values, constant columns. The message lists all problems.
 
     Examples
     --------
@@ -85,78 +87,82 @@ def check_data(
     """
     check_choices(transform, missing)
     table = parse_table(X, names, delimiter=delimiter, decimal=decimal, drop=drop)
-    used = use_rows(table, missing, only_look=True)
+    used = use_rows(table, missing, allow_missing=True)
     values = used.values if transform is None else normal_scores(used.values, np.sort(used.values, axis=0))
-    return look_at(to_unit_variance(values)[0], used, transform, missing)
+    return check_columns(to_unit_variance(values)[0], used, transform, missing)
 
 
 def check_choices(transform: object, missing: object) -> None:
-    """Refuse other words than those that `Scatter.from_data` knows."""
-    if not isinstance(transform, str | None) or transform not in (None, "nonparanormal"):
-        raise ValueError(f"unknown transform {transform!r}: choose None or 'nonparanormal'")
-    if not isinstance(missing, str) or missing not in ("error", "drop", "em"):
-        raise ValueError(f"unknown missing={missing!r}: choose 'error', 'drop' or 'em'")
+    """Raise ArgumentError if `transform` or `missing` is unknown."""
+    for name, value, allowed in (
+        ("transform", transform, (None, "nonparanormal")),
+        ("missing", missing, ("error", "drop", "em")),
+    ):
+        if not isinstance(value, str | None) or value not in allowed:
+            raise ArgumentError(name, value, allowed)
 
 
-def look_at(
+def check_columns(
     working: Float[np.ndarray, "n d"],
     used: Usable,
     transform: str | None,
     missing: str,
     scatter: Float[np.ndarray, "d d"] | None = None,
 ) -> DataCheck:
-    """Look at columns in the working scale.
+    """Check columns in the working scale.
 
     Parameters
     ----------
     working : (n, d) array
-        The observed values of each column with mean 0 and variance 1; NaN for what is missing.
+        The observed values of each column with mean 0 and variance 1; NaN for missing values.
     used
-        The rows that they are, and what is missing.
+        The rows of the table that `working` holds, and counts of missing values.
     transform, missing
-        What was done before.
+        Treatment of the table so far.
     scatter : (d, d) array, optional
         workingᵀ working, if it is known already.
     """
     n, names = len(working), used.names
-    seen = _look_at_columns(working, outliers=transform is None)
+    seen = _column_statistics(working, outliers=transform is None)
     found: list[Finding] = []
     correlation = correlations(working) if scatter is None else scatter / n
     if transform is None:
-        found += _look_at_rows(working, used, seen, correlation)
+        found += _check_rows(working, used, seen, correlation)
     full = working if not np.isnan(working).any() else working[~np.isnan(working).any(axis=1)]
     among = correlation if len(full) == n else _correlation_of_complete_rows(full)
-    found += look_at_pairs(correlation, n, names, among, len(full))
+    found += check_pairs(correlation, n, names, among, len(full))
     if transform is None:
-        found += _look_at_shapes(seen, names)
+        found += _check_shapes(seen, names)
     few = np.flatnonzero((seen.distinct <= FEW_VALUES) & (2 * seen.distinct < seen.count))
     found += _grouped(Kind.FEW_VALUES, Severity.NOTE, few, seen.distinct, names, ascending=True)
     gaps = np.flatnonzero(used.n_missing)
-    for each in _grouped(Kind.MISSING, Severity.NOTE, gaps, used.n_missing, names):
-        found.append(_with_total(each, int(used.n_missing.sum())))
-    found += _look_at_size(n, len(names))
+    found += [
+        replace(each, total=int(used.n_missing.sum()))  # cells instead of columns
+        for each in _grouped(Kind.MISSING, Severity.NOTE, gaps, used.n_missing, names)
+    ]
+    found += _check_size(n, len(names))
     return DataCheck(_sorted(found), n, len(names), used.by_line, missing, used.n_left_out, transform)
 
 
 def _correlation_of_complete_rows(full: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d d"] | None:
-    """None where rows are too few, or where a column hardly varies in them: its correlations would be rounding."""
+    """None if there are too few rows, or a column hardly varies in them, so that only rounding errors would be left."""
     if len(full) <= full.shape[1] or np.any(full.std(axis=0) < 1e-6):
         return None
     return np.corrcoef(full.T)
 
 
-def look_at_matrix(correlation: Float[np.ndarray, "d d"], n: float, names: tuple[str, ...]) -> DataCheck:
-    """What can be found without rows: copies of columns, and columns that are combinations of others.
+def check_matrix(correlation: Float[np.ndarray, "d d"], n: float, names: tuple[str, ...]) -> DataCheck:
+    """Check for copies of columns and linear combinations, for which no rows are needed.
 
     Parameters
     ----------
     correlation : (d, d) array
     n
-        Rows behind it.
+        Number of rows it was computed from.
     names
         Of the columns.
     """
-    found = look_at_pairs(correlation, n, names, correlation, n) + _look_at_size(n, len(names))
+    found = check_pairs(correlation, n, names, correlation, n) + _check_size(n, len(names))
     return DataCheck(_sorted(found), n, len(names))
 
 
@@ -165,13 +171,9 @@ def _sorted(found: list[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda each: (-each.severity, order[each.kind])))
 
 
-def _look_at_size(n: float, d: int) -> list[Finding]:
+def _check_size(n: float, d: int) -> list[Finding]:
     found = [Finding(Kind.FEW_ROWS, Severity.NOTE)] if n <= d else []
     return found + ([Finding(Kind.NOT_CHECKED, Severity.NOTE)] if d > LARGEST and n > d else [])
-
-
-def _with_total(finding: Finding, total: int) -> Finding:
-    return Finding(finding.kind, finding.severity, finding.columns, finding.rows, finding.numbers, total)
 
 
 def _grouped(
@@ -182,7 +184,7 @@ def _grouped(
     names: tuple[str, ...],
     ascending: bool = False,
 ) -> list[Finding]:
-    """One finding for all columns of a kind, the most striking first."""
+    """One finding for all columns of a kind, the most unusual first."""
     if not columns.size:
         return []
     size = np.abs(numbers[columns])
@@ -193,7 +195,7 @@ def _grouped(
 
 
 # ----------------------------------------------------------------------------------------------------- column by column
-def _look_at_columns(working: Float[np.ndarray, "n d"], outliers: bool) -> _Columns:
+def _column_statistics(working: Float[np.ndarray, "n d"], outliers: bool) -> _Columns:
     n, d = working.shape
     skewness, kurtosis = np.zeros(d), np.zeros(d)
     count, distinct = np.zeros(d, dtype=np.intp), np.zeros(d, dtype=np.intp)
@@ -202,7 +204,7 @@ def _look_at_columns(working: Float[np.ndarray, "n d"], outliers: bool) -> _Colu
         part = working[:, start : start + _BLOCK]
         at = slice(start, start + part.shape[1])
         absent = np.isnan(part)
-        filled = np.where(absent, 0.0, part)  # the mean, which adds nothing to a moment
+        filled = np.where(absent, 0.0, part)  # the mean, which does not change a moment
         count[at] = n - absent.sum(axis=0)
         square = filled**2
         skewness[at] = np.einsum("ij,ij->j", square, filled) / count[at]
@@ -219,7 +221,7 @@ def _look_at_columns(working: Float[np.ndarray, "n d"], outliers: bool) -> _Colu
 
 
 def _count_distinct(column: Float[np.ndarray, " n"]) -> int:
-    """Different values, exactly up to FEW_VALUES and at least that many otherwise."""
+    """Number of different values; if it exceeds FEW_VALUES, a lower bound that exceeds it too."""
     first = column[: 20 * FEW_VALUES]
     if (few := len(np.unique(first[~np.isnan(first)]))) > FEW_VALUES:
         return few
@@ -227,33 +229,33 @@ def _count_distinct(column: Float[np.ndarray, " n"]) -> int:
 
 
 def _robust(part: Float[np.ndarray, "n k"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Median, how far from it a value becomes an outlier, and the robust standard deviation (0: there is none).
+    """Median, distance from it beyond which a value is an outlier, and robust standard deviation (0: there is none).
 
-    Of few rows the scale itself is uncertain. With the factor 1 + 200/n², found by simulation, about one in 10⁵ columns
-    of n ≥ 8 normal numbers has an outlier.
+    With few rows the scale itself is uncertain. With the factor 1 + 200/n², found by simulation, about one in 10⁵
+    columns of n ≥ 8 normal numbers has an outlier.
     """
     sample = np.sort(part[:: max(1, len(part) // _SAMPLE)], axis=0)  # NaN comes last
     count = len(sample) - np.isnan(sample).sum(axis=0)
     low, centre, high = (_quantile(sample, count, p) for p in (0.25, 0.5, 0.75))
     deviations = np.sort(np.abs(sample - centre), axis=0)
     mad = 1.4826 * _quantile(deviations, count, 0.5)
-    # Where half of a column has one value, such as zero counts, neither is a scale to measure others by.
+    # If half of a column has the same value, such as zero counts, it has no useful scale.
     scale = np.where((mad > 1e-9) & (count >= 8), np.maximum(mad, (high - low) / 1.349), 0.0)
     n = np.maximum(1, len(part) - np.isnan(part).sum(axis=0))
     return centre, OUTLIER * (1 + 200 / n**2) * scale, scale
 
 
 def _quantile(ordered: Float[np.ndarray, "n k"], count: Int[np.ndarray, " k"], p: float) -> Float[np.ndarray, " k"]:
-    """Of the first `count` entries of each column."""
+    """Quantile of the first `count` entries of each column, which are sorted."""
     position = p * (np.maximum(count, 1) - 1)
     low = np.floor(position).astype(np.intp)
     columns, part = np.arange(ordered.shape[1]), position - low
     return (1 - part) * ordered[low, columns] + part * ordered[np.minimum(low + 1, np.maximum(count, 1) - 1), columns]
 
 
-def _look_at_shapes(seen: _Columns, names: tuple[str, ...]) -> list[Finding]:
-    """Skewed columns, and heavy tails of those that are not skewed; both beyond what few normal rows give by chance."""
-    usual = seen.distinct > FEW_VALUES  # others are told apart
+def _check_shapes(seen: _Columns, names: tuple[str, ...]) -> list[Finding]:
+    """Skewed columns, and heavy tails of the others; both must exceed the sampling noise of normal numbers."""
+    usual = seen.distinct > FEW_VALUES  # the others are a finding of their own
     skewed = usual & (np.abs(seen.skewness) > SKEWNESS) & (np.abs(skewness_z(seen.skewness, seen.count)) > NOISE)
     heavy = usual & ~skewed & (seen.kurtosis > KURTOSIS) & (kurtosis_z(seen.kurtosis, seen.count) > NOISE)
     found = _grouped(Kind.SKEWED, Severity.CAUTION, np.flatnonzero(skewed), seen.skewness, names)
@@ -261,7 +263,7 @@ def _look_at_shapes(seen: _Columns, names: tuple[str, ...]) -> list[Finding]:
 
 
 def skewness_z(skewness: Float[np.ndarray, " d"], n: Int[np.ndarray, " d"]) -> Float[np.ndarray, " d"]:
-    """Skewness of n normal numbers as a standard normal one (D'Agostino, Biometrika 1970); 0 where n < 8."""
+    """Test statistic of skewness, standard normal for normal data (D'Agostino, Biometrika 1970); 0 where n < 8."""
     m = np.maximum(n, 8).astype(np.float64)
     y = skewness * np.sqrt((m + 1) * (m + 3) / (6 * (m - 2)))
     beta = 3 * (m**2 + 27 * m - 70) * (m + 1) * (m + 3) / ((m - 2) * (m + 5) * (m + 7) * (m + 9))
@@ -271,7 +273,7 @@ def skewness_z(skewness: Float[np.ndarray, " d"], n: Int[np.ndarray, " d"]) -> F
 
 
 def kurtosis_z(kurtosis: Float[np.ndarray, " d"], n: Int[np.ndarray, " d"]) -> Float[np.ndarray, " d"]:
-    """The same of excess kurtosis (Anscombe and Glynn, Biometrika 1983); 0 where n < 20."""
+    """Test statistic of excess kurtosis (Anscombe and Glynn, Biometrika 1983); 0 where n < 20."""
     m = np.maximum(n, 20).astype(np.float64)
     variance = 24 * m * (m - 2) * (m - 3) / ((m + 1) ** 2 * (m + 3) * (m + 5))
     x = (kurtosis + 3 - 3 * (m - 1) / (m + 1)) / np.sqrt(variance)
@@ -282,10 +284,10 @@ def kurtosis_z(kurtosis: Float[np.ndarray, " d"], n: Int[np.ndarray, " d"]) -> F
 
 
 # ----------------------------------------------------------------------------------------------------------- row by row
-def _look_at_rows(
+def _check_rows(
     working: Float[np.ndarray, "n d"], used: Usable, seen: _Columns, correlation: Float[np.ndarray, "d d"]
 ) -> list[Finding]:
-    """Rows that move a correlation by themselves, rows far out in many columns, and other far cells."""
+    """Rows that alone change a correlation, rows that are far out in many columns, and other outliers."""
     rows, per_row = np.unique(seen.far_row, return_counts=True)
     if not rows.size:
         return []
@@ -321,12 +323,12 @@ def _most_moved(
     columns: Int[np.ndarray, " k"],
     correlation: Float[np.ndarray, "d d"],
 ) -> tuple[float, int, int, float]:
-    """The correlation of one of these columns with any other that changes most when row i is left out."""
+    """The correlation of these columns with others that changes most without row i: change, two columns, value then."""
     n, w, r = len(working), working[i], correlation[columns]
     if np.isnan(working).any():
         without = correlations(np.delete(working, i, axis=0), columns)
     else:
-        left = np.maximum(1e-12, n - n / (n - 1) * w**2)  # of the sum of squares, which is n
+        left = np.maximum(1e-12, n - n / (n - 1) * w**2)  # sums of squares without the row; n with it
         without = (n * r - n / (n - 1) * np.outer(w[columns], w)) / np.sqrt(np.outer(left[columns], left))
     change = np.abs(r - without)
     change[np.arange(len(columns)), columns] = 0.0
@@ -337,7 +339,7 @@ def _most_moved(
 def _far_cells(
     seen: _Columns, used: Usable, of_interest: Bool[np.ndarray, " k"], many: Int[np.ndarray, " m"]
 ) -> list[Finding]:
-    """Rows that are far out in many columns, each once, and the cells of others."""
+    """One finding for each row that is far out in many columns, and one for the outliers of other rows."""
     found = []
 
     def cells(at: Bool[np.ndarray, " k"]) -> tuple[np.ndarray, tuple[str, ...], tuple[float, ...]]:

@@ -1,4 +1,4 @@
-"""Columns that say the same: copies of each other, and linear combinations of others."""
+"""Redundant columns: copies of each other, and linear combinations of others."""
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -9,20 +9,20 @@ COPY, IDENTICAL = 0.999, 1 - 1e-9  # |r|
 SERIOUS_COPY = 0.9999
 EXPLAINED = 1e-3  # 1 − R², at most
 LARGEST = 3000  # columns for which a factorization is made
-SPARE_ROWS = 10  # beyond the number of columns, without which R² near 1 may be chance
+SPARE_ROWS = 10  # more rows than columns; with fewer, R² may be near 1 by chance
 
 
 def correlations(
     working: Float[np.ndarray, "n d"], of: Int[np.ndarray, " k"] | None = None
 ) -> Float[np.ndarray, "k d"]:
-    """Of some columns (all by default) with every column, from the rows in which both are observed.
+    """Correlations of some columns (default: all) with every column, from the rows in which both are observed.
 
     Parameters
     ----------
     working : (n, d) array
-        NaN for what is missing; without missing values, columns of mean 0 and variance 1.
+        NaN for missing values; without missing values, columns of mean 0 and variance 1.
     of : (k,) array of int, optional
-        Columns that are rows of the result.
+        The columns that become rows of the result.
     """
     seen = ~np.isnan(working)
     if of is None and seen.all():
@@ -38,19 +38,30 @@ def correlations(
     return np.where((scale > 0) & (both > 2), product / np.where(scale > 0, scale, 1.0), 0.0)
 
 
-def look_at_pairs(
+def check_pairs(
     correlation: Float[np.ndarray, "d d"],
     n: float,
     names: tuple[str, ...],
     among: Float[np.ndarray, "d d"] | None,
     n_among: float,
 ) -> list[Finding]:
-    """Groups of columns that are copies of each other, and columns that are combinations of others.
+    """Find groups of columns that are copies of each other, and columns that are combinations of others.
 
-    `among` is the correlation of complete rows, `n_among` their number.
+    Parameters
+    ----------
+    correlation : (d, d) array
+        From the rows in which both columns are observed.
+    n
+        Number of rows.
+    names
+        Of the columns.
+    among : (d, d) array or None
+        Correlation of complete rows, if there are enough of them.
+    n_among
+        Number of complete rows.
     """
     d = len(names)
-    # With few rows a correlation near 1 may be chance; one of 1 up to rounding is not, unless there are only two.
+    # With few rows a correlation may be near 1 by chance, but with more than two rows not equal to 1 up to rounding.
     limit = COPY if n >= SPARE_ROWS else IDENTICAL
     pairs = [np.zeros((0, 2), dtype=np.intp)]
     for start in range(0, d if n > 2 else 0, 256):
@@ -59,7 +70,7 @@ def look_at_pairs(
     a, b = np.concatenate(pairs).T
     copies, found = np.zeros(d, dtype=bool), []
     if a.size:
-        from scipy.sparse import coo_array  # SciPy takes long to load: not before it is needed
+        from scipy.sparse import coo_array  # here, because SciPy takes long to load
         from scipy.sparse.csgraph import connected_components
 
         _, group = connected_components(coo_array((np.ones(len(a)), (a, b)), shape=(d, d)), directed=False)
@@ -74,21 +85,21 @@ def look_at_pairs(
             found.append(Finding(kind, severity, shown, (), (float(np.clip(weakest, -1, 1)),), len(members)))
             copies[members[1:]] = True
     if among is not None and d <= LARGEST and n_among >= d + SPARE_ROWS:
-        found += _look_at_combinations(among, n_among, names, np.flatnonzero(~copies))
+        found += _check_combinations(among, n_among, names, np.flatnonzero(~copies))
     return found
 
 
-def _look_at_combinations(
+def _check_combinations(
     correlation: Float[np.ndarray, "d d"], n: float, names: tuple[str, ...], columns: Int[np.ndarray, " k"]
 ) -> list[Finding]:
-    """Columns that earlier ones explain, in an order by which the Cholesky factor takes the most varied rest next."""
+    """Columns that others explain, by a Cholesky factorization whose next pivot is the largest residual variance."""
     k = len(columns)
-    # R² grows with the number of columns even by chance: of what is left unexplained, (n − k)/n would be.
+    # By chance alone k columns leave the share (n − k)/n of a variance unexplained.
     tolerance = EXPLAINED * (n - k) / n
     matrix = correlation[np.ix_(columns, columns)]
     try:
         np.linalg.cholesky(matrix - tolerance * np.eye(k))
-        return []  # no eigenvalue is below the tolerance, so no rest is
+        return []  # no eigenvalue is below the tolerance, so no residual variance is
     except np.linalg.LinAlgError:
         pass
     from scipy.linalg import get_lapack_funcs, solve_triangular  # takes long to load

@@ -1,12 +1,13 @@
 """Positions of columns that are given by name or by number."""
 
-import difflib
 from collections.abc import Iterable
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
+
+from ggmflow.errors.columns import UnknownColumnError
 
 
 def find_columns(
@@ -57,7 +58,7 @@ def _position(entry: object, names: tuple[str, ...], strict: bool) -> int:
     if isinstance(entry, str):
         if entry in names:
             return names.index(entry)
-        raise ValueError(f"no column is named {entry!r}: {_similar(entry, names)}")
+        raise UnknownColumnError(entry, names)
     if isinstance(entry, bool) or not isinstance(entry, Integral):
         hint = " (np.flatnonzero turns a mask into positions)" if isinstance(entry, bool | np.bool_) else ""
         raise ValueError(f"a query takes names and integer positions, not {entry!r}{hint}")
@@ -69,15 +70,3 @@ def _position(entry: object, names: tuple[str, ...], strict: bool) -> int:
             f"{names[int(entry)]!r}: write the name as text"
         )
     return int(entry)
-
-
-def _similar(entry: str, names: tuple[str, ...]) -> str:
-    """A hint with similar names, compared without case and punctuation; else with the first names."""
-
-    def letters(name: str) -> str:
-        return "".join(letter for letter in name.casefold() if letter.isalnum())
-
-    close = [name for name in names if letters(name) == letters(entry)] or difflib.get_close_matches(entry, names)
-    if close:
-        return f"did you mean {' or '.join(map(repr, close))}?"
-    return f"the columns are {', '.join(map(repr, names[:8]))}{', …' if len(names) > 8 else ''}"

@@ -1,4 +1,4 @@
-"""What a look at a table has found: records, JSON, and short sentences made from them."""
+"""Findings of a data check: records, their JSON, and short sentences made from them."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple, final
 
-from ggmflow.errors.advice import Surface, drop, listing, option
+from ggmflow.errors.advice import Surface, listing, option, read_with
 
 KEPT, SAME_KIND = 50, 10  # entries of a finding, and findings of a kind, that are kept
 
@@ -17,7 +17,7 @@ _MOST = 10_000  # findings, and entries of one, that a file may hold
 
 
 class Kind(Enum):
-    """What was found; sentences of the same severity come in this order."""
+    """The kind of a finding; sentences of the same severity come in this order."""
 
     ROW_MAKES_CORRELATION = "row makes correlation"
     IDENTICAL = "identical"
@@ -34,7 +34,7 @@ class Kind(Enum):
 
 
 class Severity(IntEnum):
-    """How much a finding matters; the highest is also a warning of `GraphicalFlow.fit`."""
+    """How much a finding matters; `GraphicalFlow.fit` warns of the highest."""
 
     NOTE = 0
     CAUTION = 1
@@ -44,18 +44,16 @@ class Severity(IntEnum):
 @final
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found in a table.
+    """One unusual feature of a table.
 
     Attributes
     ----------
-    kind
-        What it is.
-    severity
-        How much it matters.
+    kind, severity
+        What kind of feature it is, and how much it matters.
     columns : tuple of str
-        The columns concerned, the most striking first; long lists are cut.
+        The columns concerned, the most unusual first; long lists are cut.
     rows : tuple of int
-        The rows concerned: lines of a file or positions, as `DataCheck.by_line` says. For `OUTLIERS` one for each
+        The rows concerned: lines of a file if `DataCheck.by_line`, otherwise positions. For `OUTLIERS` one for each
         entry of `columns`.
     numbers : tuple of float
         By kind: correlation with the row and without it (`ROW_MAKES_CORRELATION`), the correlation closest to zero in
@@ -63,7 +61,7 @@ class Finding:
         (`EXTREME_ROW`, `OUTLIERS`), R² (`COLLINEAR`), skewness, excess kurtosis, numbers of different values or of
         missing cells (one for each column).
     total : int
-        Columns concerned in all, or cells for `OUTLIERS` and `MISSING`.
+        Number of all columns concerned, or of cells for `OUTLIERS` and `MISSING`.
     """
 
     kind: Kind
@@ -77,22 +75,22 @@ class Finding:
 @final
 @dataclass(frozen=True, repr=False)
 class DataCheck:
-    """What a look at a table before a fit has found; ``print`` shows it as short sentences.
+    """The findings about a table before a fit; ``print`` shows them as short sentences.
 
     Attributes
     ----------
     findings : tuple of Finding
         The most severe first. Empty if nothing unusual was found.
     n_rows, n_columns : number
-        Size of what was looked at.
+        Size of the table that was checked.
     by_line : bool
         Whether `Finding.rows` are lines of a file, or positions in a table.
     missing : {"error", "drop", "em"}
-        How missing values are treated.
+        Treatment of missing values.
     n_left_out : int
-        Rows that were left out for their missing values.
+        Rows that were left out because of missing values.
     transform : None or "nonparanormal"
-        Applied before the look.
+        Applied before the check.
     """
 
     findings: tuple[Finding, ...]
@@ -120,7 +118,7 @@ class DataCheck:
         return "\n".join([f"Data check of {size}:", *(f"- {line}" for line in sentences(self))])
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything in it as values that JSON can hold."""
+        """The content as values that JSON can hold."""
         findings = [
             {
                 "kind": each.kind.value,
@@ -144,7 +142,7 @@ class DataCheck:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "DataCheck":
-        """The inverse of `to_dict`. What it reads may come from a file that need not be trusted.
+        """The inverse of `to_dict`; the content may come from a file that is not trusted.
 
         Parameters
         ----------
@@ -154,7 +152,7 @@ class DataCheck:
         Raises
         ------
         ValueError
-            If it is anything else.
+            If the content is not valid.
         """
         try:
             found = content["findings"]
@@ -170,7 +168,7 @@ class DataCheck:
                 transform=_read_choice(content["transform"], (None, "nonparanormal")),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"this is no data check: {error}") from None
+            raise ValueError(f"this is not a data check: {error}") from None
 
 
 def _read_finding(content: Mapping[str, Any]) -> Finding:
@@ -193,54 +191,55 @@ def _read_finding(content: Mapping[str, Any]) -> Finding:
 
 def _read_number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{str(value)[:20]} is no finite number")
+        raise ValueError(f"{str(value)[:20]} is not a finite number")
     return value
 
 
 def _read_count(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**53:
-        raise ValueError(f"{str(value)[:20]} is no count")
+        raise ValueError(f"{str(value)[:20]} is not a count")
     return value
 
 
 def _read_choice(value: Any, known: tuple[Any, ...]) -> Any:
     if isinstance(value, str | None) and value in known:
         return value
-    raise ValueError(f"{str(value)[:20]!r} is none of {known}")
+    raise ValueError(f"{str(value)[:20]!r} is not one of {known}")
 
 
-# ---------------------------------------------------------------------------------------------------------- sentences
+# ------------------------------------------------------------------------------------------------------------ sentences
 def sentences(check: DataCheck, surface: Surface = Surface.PYTHON, limit: int = _LINES) -> list[str]:
-    """Short sentences, the most severe finding first.
+    """Short sentences about the findings, the most severe first.
 
     Parameters
     ----------
     check
-        What was found.
+        The findings.
     surface
-        Where they are read, which decides how options are written.
+        Where the sentences are read, which decides how options are written.
     limit
-        At most so many; one of them then says how many findings are not shown.
+        Largest number of sentences; the last ones then give the number of findings that are not shown.
 
     Returns
     -------
     list of str
-        Empty if nothing unusual was found. Names of columns in them are not escaped.
+        Empty if nothing unusual was found. Names of columns are not escaped.
     """
     shown = []
     for kind, severity in dict.fromkeys((each.kind, each.severity) for each in check.findings):
         shown += [each for each in check.findings if (each.kind, each.severity) == (kind, severity)][:_ONE_KIND]
-    told_once = sum(each.kind in _ADVISE_SCORES for each in shown) > 1
-    room = limit - told_once
-    if len(shown) > room or len(shown) < len(check.findings):
-        shown = shown[: room - 1]
-        told_once = sum(each.kind in _ADVISE_SCORES for each in shown) > 1
+    # The option for normal scores is given with its finding, or once at the end if several findings advise it.
+    at_end = sum(each.kind in _ADVISE_SCORES for each in shown) > 1
+    available = limit - at_end
+    if len(shown) > available or len(shown) < len(check.findings):
+        shown = shown[: available - 1]
+        at_end = sum(each.kind in _ADVISE_SCORES for each in shown) > 1
     hidden = len(check.findings) - len(shown)
     scores = option("transform", "nonparanormal", surface)
-    how = "use normal scores" if told_once else f"use normal scores ({scores})"
-    lines = [_SENTENCES[each.kind](each, check, _Words(surface, how)) for each in shown]
+    advice = "use normal scores" if at_end else f"use normal scores ({scores})"
+    lines = [_SENTENCES[each.kind](each, check, _Style(surface, advice)) for each in shown]
     lines += [f"{hidden} more finding{'s' * (hidden > 1)}"] * bool(hidden)
-    return lines + [f"for normal scores, fit with {scores}"] * told_once
+    return lines + [f"for normal scores, fit with {scores}"] * at_end
 
 
 def serious_sentences(check: DataCheck, surface: Surface = Surface.PYTHON) -> list[str]:
@@ -248,8 +247,8 @@ def serious_sentences(check: DataCheck, surface: Surface = Surface.PYTHON) -> li
     return sentences(replace(check, findings=check.serious), surface)
 
 
-class _Words(NamedTuple):
-    """How a sentence is to be written: where it is read, and how it calls the transform."""
+class _Style(NamedTuple):
+    """Where a sentence is read, and its advice to use normal scores."""
 
     surface: Surface
     scores: str
@@ -272,13 +271,13 @@ def _each(finding: Finding, form: Callable[[float], str]) -> str:
     return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
 
 
-def _row_makes_correlation(finding: Finding, check: DataCheck, words: _Words) -> str:
+def _row_makes_correlation(finding: Finding, check: DataCheck, style: _Style) -> str:
     with_it, without = (_signed(value, 2) for value in finding.numbers[:2])
     what = f"alone moves the correlation of {listing(finding.columns[:2])} from {without} to {with_it}"
-    return f"{_row(finding.rows[0], check)} {what}: look at that row"
+    return f"{_row(finding.rows[0], check)} {what}: check that row"
 
 
-def _identical(finding: Finding, check: DataCheck, words: _Words) -> str:
+def _identical(finding: Finding, check: DataCheck, style: _Style) -> str:
     r, count = finding.numbers[0], finding.total
     measure = "r" if count == 2 else "|r|"
     r = r if count == 2 else abs(r)
@@ -287,52 +286,49 @@ def _identical(finding: Finding, check: DataCheck, words: _Words) -> str:
     else:
         digits = 4 if abs(r) < 0.99995 else 6
         what = f"nearly identical ({measure} {'=' if count == 2 else '≥'} {_signed(r, digits)})"
-    out = f" with {drop(finding.columns[1:], words.surface)}" if count == len(finding.columns) else ""
+    out = (
+        f" with {read_with({'drop': list(finding.columns[1:])}, style.surface)}"
+        if count == len(finding.columns)
+        else ""
+    )
     return f"columns {listing(finding.columns, count)} are {what}: leave out all but one{out}"
 
 
-def _extreme_row(finding: Finding, check: DataCheck, words: _Words) -> str:
-    where = (
-        f"{finding.total} of {check.n_columns} columns, farthest in {finding.columns[0]!r} ({finding.numbers[0]:.0f})"
-    )
-    return f"{_row(finding.rows[0], check)} is beyond 8 robust standard deviations in {where}: look at that row"
+def _extreme_row(finding: Finding, check: DataCheck, style: _Style) -> str:
+    farthest = f"farthest in {finding.columns[0]!r} ({finding.numbers[0]:.0f})"
+    where = f"{finding.total} of {check.n_columns} columns, {farthest}"
+    return f"{_row(finding.rows[0], check)} is beyond 8 robust standard deviations in {where}: check that row"
 
 
-def _outliers(finding: Finding, check: DataCheck, words: _Words) -> str:
+def _outliers(finding: Finding, check: DataCheck, style: _Style) -> str:
     cells = list(zip(finding.columns, finding.rows, finding.numbers, strict=False))[:_NAMED]
     named = ", ".join(f"{column!r} in {_row(row, check)} ({number:.0f})" for column, row, number in cells)
     more = f" and {finding.total - len(cells)} more" if finding.total > len(cells) else ""
     values = "1 value lies" if finding.total == 1 else f"{finding.total} values lie"
     what = f"{values} beyond 8 robust standard deviations: {named}{more}"
-    return f"{what}; look at {'it' if finding.total == 1 else 'them'}, or {words.scores}"
+    return f"{what}; check {'it' if finding.total == 1 else 'them'}, or {style.scores}"
 
 
-def _collinear(finding: Finding, check: DataCheck, words: _Words) -> str:
+def _collinear(finding: Finding, check: DataCheck, style: _Style) -> str:
     first, *others = finding.columns
     exactly = "" if finding.numbers[0] > 1 - 1e-6 else "nearly "
     what = f"column {first!r} is {exactly}a linear combination of {listing(others, finding.total - 1)}"
-    r2 = math.floor(finding.numbers[0] * 1e4 + 1e-6) / 1e4  # not rounded up to 1
-    return f"{what} (R² = {r2:.4f}): edges among them cannot be told apart; leave one of them out"
+    r2 = math.floor(finding.numbers[0] * 1e4 + 1e-6) / 1e4  # rounded down, so that it is 1 only if exact
+    return f"{what} (R² = {r2:.4f}): edges among them cannot be distinguished; leave one of them out"
 
 
-def _skewed(finding: Finding, check: DataCheck, words: _Words) -> str:
+def _shape(finding: Finding, check: DataCheck, style: _Style) -> str:
+    """Skewed columns, or columns with heavy tails."""
+    skewed = finding.kind is Kind.SKEWED
+    measure, result = ("skewness", "") if skewed else ("excess kurtosis", "intervals may be too narrow; ")
     if finding.total == 1:
-        what = f"column {finding.columns[0]!r} is skewed (skewness {_signed(finding.numbers[0], 1)})"
-    else:
-        what = f"{finding.total} columns are skewed, most {_each(finding, lambda value: _signed(value, 1))}"
-    return f"{what}: {words.scores}"
+        value, feature = _signed(finding.numbers[0], 1), "is skewed" if skewed else "has heavy tails"
+        return f"column {finding.columns[0]!r} {feature} ({measure} {value}): {result}{style.scores}"
+    named, feature = _each(finding, lambda value: _signed(value, 1)), "are skewed" if skewed else "have heavy tails"
+    return f"{finding.total} columns {feature}, by {measure} most {named}: {result}{style.scores}"
 
 
-def _heavy_tails(finding: Finding, check: DataCheck, words: _Words) -> str:
-    if finding.total == 1:
-        what = f"column {finding.columns[0]!r} has heavy tails (excess kurtosis {finding.numbers[0]:.1f})"
-    else:
-        kurtosis = _each(finding, lambda value: f"{value:.1f}")
-        what = f"{finding.total} columns have heavy tails, by excess kurtosis most {kurtosis}"
-    return f"{what}: intervals may be too narrow; {words.scores}"
-
-
-def _few_values(finding: Finding, check: DataCheck, words: _Words) -> str:
+def _few_values(finding: Finding, check: DataCheck, style: _Style) -> str:
     if finding.total == 1:
         what = f"column {finding.columns[0]!r} has only {finding.numbers[0]:.0f} different values"
     else:
@@ -342,20 +338,18 @@ def _few_values(finding: Finding, check: DataCheck, words: _Words) -> str:
     binary = finding.total == len(finding.numbers) and all(number == 2 for number in finding.numbers)
     if check.transform is not None or binary:  # scores of two values are two
         return f"{what}: {model}, so read {'its' if finding.total == 1 else 'their'} edges as approximate"
-    return f"{what}: {model}; {option('transform', 'nonparanormal', words.surface)} uses only the order of values"
+    return f"{what}: {model}; {option('transform', 'nonparanormal', style.surface)} uses only the order of values"
 
 
-def _missing(finding: Finding, check: DataCheck, words: _Words) -> str:
+def _missing(finding: Finding, check: DataCheck, style: _Style) -> str:
     cells = "1 cell is missing" if finding.total == 1 else f"{finding.total} cells are missing"
-    named = ", ".join(
-        f"{name!r} ({number:.0f})"
-        for name, number in list(zip(finding.columns, finding.numbers, strict=False))[:_NAMED]
-    )
+    pairs = list(zip(finding.columns, finding.numbers, strict=False))[:_NAMED]
+    named = ", ".join(f"{name!r} ({number:.0f})" for name, number in pairs)
     what = f"{cells}, {'all' if len(finding.columns) == 1 else 'most'} in {named}"
     match check.missing:
         case "drop":
             all_rows = check.n_rows + check.n_left_out
-            return f"{what}: {check.n_left_out} of {all_rows:g} rows were left out for that"
+            return f"{what}: {check.n_left_out} of {all_rows:g} rows were left out because of that"
         case "em":
             left_out = "1 row" if check.n_left_out == 1 else f"{check.n_left_out} rows"
             verb = "was" if check.n_left_out == 1 else "were"
@@ -363,27 +357,27 @@ def _missing(finding: Finding, check: DataCheck, words: _Words) -> str:
             them = "it" if finding.total == 1 else "them"
             return f"{what}: EM estimates {them}, and intervals are a little too narrow for it{gone}"
         case _:
-            em, complete = (option("missing", word, words.surface) for word in ("em", "drop"))
+            em, complete = (option("missing", value, style.surface) for value in ("em", "drop"))
             return f"{what}: choose {em} to use every row, or {complete} for complete rows only"
 
 
-def _few_rows(finding: Finding, check: DataCheck, words: _Words) -> str:
-    return f"{check.n_rows:g} rows of {check.n_columns} columns: with so few rows, edges depend much on λ and q"
+def _few_rows(finding: Finding, check: DataCheck, style: _Style) -> str:
+    return f"{check.n_rows:g} rows of {check.n_columns} columns: with so few rows, edges depend strongly on λ and q"
 
 
-def _not_checked(finding: Finding, check: DataCheck, words: _Words) -> str:
-    return f"{check.n_columns} columns are too many to check which of them are linear combinations of others"
+def _not_checked(finding: Finding, check: DataCheck, style: _Style) -> str:
+    return f"{check.n_columns} columns are too many to check for linear combinations"
 
 
-_SENTENCES: dict[Kind, Callable[[Finding, DataCheck, _Words], str]] = {
+_SENTENCES: dict[Kind, Callable[[Finding, DataCheck, _Style], str]] = {
     Kind.ROW_MAKES_CORRELATION: _row_makes_correlation,
     Kind.IDENTICAL: _identical,
     Kind.NEARLY_IDENTICAL: _identical,
     Kind.EXTREME_ROW: _extreme_row,
     Kind.OUTLIERS: _outliers,
     Kind.COLLINEAR: _collinear,
-    Kind.SKEWED: _skewed,
-    Kind.HEAVY_TAILS: _heavy_tails,
+    Kind.SKEWED: _shape,
+    Kind.HEAVY_TAILS: _shape,
     Kind.FEW_VALUES: _few_values,
     Kind.MISSING: _missing,
     Kind.FEW_ROWS: _few_rows,

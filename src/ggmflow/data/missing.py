@@ -103,7 +103,7 @@ def expected_scatter(
         f"EM converged in {len(objective)} iterations"
         if converged
         else f"EM for missing values stopped after {max_iter} iterations, still moving by {change:.1e}: "
-        "too little is observed for these columns; drop those with most missing values, or use missing='drop'"
+        "too little is observed for these columns; leave out those with most missing values, or use complete rows only"
     )
     return ExpectedScatter(mean, scatter, np.array(objective), converged, message)
 

@@ -1,10 +1,10 @@
-"""What makes a table unusable, as records; an exception that carries all of them; their text."""
+"""Problems that make a table unusable: records, an exception that carries all of them, and its message."""
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ggmflow.errors.advice import Surface, drop, in_python, listing, option
+from ggmflow.errors.advice import Surface, listing, option, read_with
 
 
 class ProblemKind(Enum):
@@ -33,15 +33,15 @@ class Problem(NamedTuple):
     columns : tuple of str
         The columns concerned, in the order of the table.
     where : str
-        The first cell's row, such as "line 7"; empty where the problem is of whole columns.
+        The first cell's row, such as "line 7"; empty if the problem is that of whole columns.
     detail : str
-        The first cell's value, or what Python says about it.
+        The first cell's value, or Python's message about it.
     count : int
-        Cells concerned; rows that are left for FEW_ROWS.
+        Number of cells concerned; for FEW_ROWS the number of rows that are left.
     n_rows : int
         Rows of the table, for FEW_ROWS.
     missing : str
-        What was to be done about missing values, for FEW_ROWS.
+        Treatment of missing values, for FEW_ROWS.
     """
 
     kind: ProblemKind
@@ -54,7 +54,7 @@ class Problem(NamedTuple):
 
 
 class TableError(ValueError):
-    """A table cannot be used; `problems` holds every reason, and the message names each with its remedy.
+    """A table cannot be used; the message names every problem with its remedy.
 
     Attributes
     ----------
@@ -71,32 +71,32 @@ class TableError(ValueError):
         return "\n".join(self.lines(Surface.PYTHON))
 
     def lines(self, surface: Surface) -> list[str]:
-        """The message: one line for one problem; otherwise a heading, a line for each problem, and one for all.
+        """The message: one line for one problem; otherwise a heading, a line for each problem, and a remedy for all.
 
         Parameters
         ----------
         surface
             Where it is read.
         """
-        told = [_sentence(problem, surface) for problem in self.problems]
-        if len(told) == 1:
-            return told
-        lines = [f"the table cannot be used as it is, for {len(told)} reasons:", *(f"- {text}" for text in told)]
-        way_out = _options_for_all(self.problems, self.n_columns, surface)
-        return lines + ([f"To use the rest of it: {way_out}"] if way_out else [])
+        texts = [_sentence(problem, surface) for problem in self.problems]
+        if len(texts) == 1:
+            return texts
+        lines = [f"the table cannot be used as it is, for {len(texts)} reasons:", *(f"- {text}" for text in texts)]
+        remedy = _options_for_all(self.problems, self.n_columns, surface)
+        return lines + ([f"To use the rest of it: {remedy}"] if remedy else [])
 
 
 class TableTypeError(TableError, TypeError):
-    """A table holds objects that are no numbers. It is a TypeError too, as scikit-learn expects."""
+    """A table holds objects that are not numbers. It is a TypeError too, as scikit-learn expects."""
 
 
-def refuse(problems: Sequence[Problem], n_columns: int | None = None) -> None:
-    """Raise the exception for these problems, if there are any.
+def raise_problems(problems: Sequence[Problem], n_columns: int | None = None) -> None:
+    """Raise TableError if there are any problems.
 
     Parameters
     ----------
     problems
-        In any order; those of the same kind are told together.
+        In any order; those of the same kind become one.
     n_columns
         Of the table.
     """
@@ -115,19 +115,19 @@ def _merge(same: list[Problem]) -> Problem | None:
     return same[0]._replace(columns=columns, count=sum(problem.count for problem in same))
 
 
-# ---------------------------------------------------------------------------------------------------------------- text
+# ----------------------------------------------------------------------------------------------------------------- text
 def _sentence(problem: Problem, surface: Surface) -> str:
     columns, several = problem.columns, len(problem.columns) > 1
     first = ", ".join([f"column {column!r}" for column in columns[:1]] + [problem.where] * bool(problem.where))
     them = "them" if several else "it"
-    out = f"leave {them} out with {drop(columns, surface)}"
+    out = f"leave {them} out with {read_with({'drop': list(columns)}, surface)}"
     match problem.kind:
         case ProblemKind.TEXT | ProblemKind.OBJECT | ProblemKind.TOO_LARGE:
             what = f"{first}: {problem.detail}{_such_cells(problem)}"
             column = "the columns" if several else "the column"
             return f"{what}; encode {column} as numbers, {out}, or leave missing entries empty"
         case ProblemKind.DECIMAL_COMMA:
-            give = "decimal=',' (--decimal ',' on the command line)" if surface is Surface.PYTHON else "--decimal ','"
+            give = option("decimal", ",", surface)
             return f"{first}: {problem.detail}{_such_cells(problem)}; if decimals follow a comma, give {give}"
         case ProblemKind.DATES:
             hold = f"columns {listing(columns)} hold" if several else f"column {columns[0]!r} holds"
@@ -140,7 +140,7 @@ def _sentence(problem: Problem, surface: Surface) -> str:
             return f"no value was observed in column{'s' * several} {listing(columns)}: {out}"
         case ProblemKind.MISSING:
             where = f", in {len(columns)} columns" if several else ""
-            em, complete = (option("missing", word, surface) for word in ("em", "drop"))
+            em, complete = (option("missing", value, surface) for value in ("em", "drop"))
             advice = f"choose {em} to use every row, or {complete} for complete rows only"
             return f"{first} is missing (NaN; {problem.count} in all{where}): {advice}"
         case ProblemKind.FEW_ROWS:
@@ -155,7 +155,7 @@ def _sentence(problem: Problem, surface: Surface) -> str:
 
 
 def _such_cells(problem: Problem) -> str:
-    """How many more cells there are like the one that is shown."""
+    """The number of cells with the same problem, if there are several."""
     if problem.count < 2:
         return ""
     several = len(problem.columns)
@@ -167,11 +167,11 @@ def _options_for_all(problems: Sequence[Problem], n_columns: int | None, surface
     """Options that leave out every column that cannot be used, and allow missing values; "" if too little is left."""
     whole = (ProblemKind.TEXT, ProblemKind.OBJECT, ProblemKind.DATES, ProblemKind.EMPTY_COLUMN, ProblemKind.CONSTANT)
     if any(problem.kind not in (*whole, ProblemKind.MISSING) for problem in problems):
-        return ""  # a cell has to be mended first
+        return ""  # a cell has to be corrected first
     columns = dict.fromkeys(column for problem in problems if problem.kind in whole for column in problem.columns)
     if n_columns is not None and n_columns - len(columns) < 2:
         return ""
-    options = [drop(list(columns), surface, alone=False)] if columns else []
+    options: dict[str, Any] = {"drop": list(columns)} if columns else {}
     if any(problem.kind is ProblemKind.MISSING and not columns.keys() >= set(problem.columns) for problem in problems):
-        options.append(option("missing", "em", surface))
-    return " ".join(options) if surface is Surface.COMMAND_LINE else in_python(", ".join(options))
+        options["missing"] = "em"
+    return read_with(options, surface)

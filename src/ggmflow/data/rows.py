@@ -1,4 +1,4 @@
-"""Which part of a table can be used: rows that enter, or every reason why there are none."""
+"""The rows of a table that a fit uses, or an exception with every problem of the table."""
 
 import warnings
 from typing import NamedTuple
@@ -6,27 +6,27 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ggmflow.data.problems import Problem, ProblemKind, refuse
+from ggmflow.data.problems import Problem, ProblemKind, raise_problems
 from ggmflow.data.table import Table
 
 
 class Usable(NamedTuple):
-    """The rows of a table that enter.
+    """The rows of a table that a fit uses.
 
     Attributes
     ----------
     values : (n, d) array
-        Finite numbers, NaN for what is missing; no column is constant or empty.
+        Finite numbers, NaN for missing values; no column is constant or empty.
     names : tuple of str
         Of the columns.
     rows : (n,) array of int
         Line in the file, or position in the table, of each row.
     by_line : bool
-        Whether these are lines of a file.
+        Whether `rows` are lines of a file.
     n_missing : (d,) array of int
-        Missing cells of each column, those of rows that were left out among them.
+        Missing cells of each column, including those of rows that are left out.
     n_left_out : int
-        Rows of the table that do not enter.
+        Rows of the table that are not used.
     """
 
     values: Float[np.ndarray, "n d"]
@@ -37,21 +37,22 @@ class Usable(NamedTuple):
     n_left_out: int
 
 
-def use_rows(table: Table, missing: str, *, only_look: bool = False) -> Usable:
-    """Decide which rows of a table enter, or raise one exception with everything that is wrong with it.
+def use_rows(table: Table, missing: str, *, allow_missing: bool = False) -> Usable:
+    """Select the rows of a table that a fit uses.
 
     Parameters
     ----------
     table
         As it was read.
     missing : {"error", "drop", "em"}
-        Refuse missing values, keep complete rows, or keep rows with at least one value.
-    only_look
-        Missing values are then no reason to refuse the table, whatever `missing` says.
+        Raise for missing values, keep complete rows, or keep rows with at least one value.
+    allow_missing
+        Do not raise for missing values, whatever `missing` is.
 
     Raises
     ------
     TableError
+        With all problems of the table.
     """
     values, names = table.values, table.names
     problems = list(table.problems)
@@ -60,18 +61,18 @@ def use_rows(table: Table, missing: str, *, only_look: bool = False) -> Usable:
     problems += _infinite(table)
     empty = np.asarray(absent.all(axis=0))
     problems += [Problem(ProblemKind.EMPTY_COLUMN, (names[j],)) for j in np.flatnonzero(empty)]
-    if missing == "error" and not only_look:
+    if missing == "error" and not allow_missing:
         problems += _missing(table, absent & ~empty)
     keep = _kept_rows(absent, empty, missing)
-    if only_look and keep.sum() < 2:
+    if allow_missing and keep.sum() < 2:
         keep = _kept_rows(absent, empty, "em")
     if keep.sum() < 2:
         few = Problem(ProblemKind.FEW_ROWS, (), count=int(keep.sum()), n_rows=len(keep), missing=missing)
-        # Once a column without values is left out, there may be rows enough; so there are where cells are mended.
+        # Once other problems are solved, there may be enough rows.
         problems += [] if problems else [few]
         keep[:] = True
     problems += constant_columns(values[keep], names, skip=empty | unreadable.any(axis=0))
-    refuse(problems, len(names))
+    raise_problems(problems, len(names))
     if missing == "em" and absent.any():
         _warn_of_gaps(table, absent, keep)
     rows = np.array([table.where.number(int(i)) for i in np.flatnonzero(keep)], dtype=np.intp)
@@ -80,7 +81,7 @@ def use_rows(table: Table, missing: str, *, only_look: bool = False) -> Usable:
 
 
 def _kept_rows(absent: Bool[np.ndarray, "n d"], empty: Bool[np.ndarray, " d"], missing: str) -> Bool[np.ndarray, " n"]:
-    """Rows that enter, once columns without any value are left out."""
+    """Rows to use, once columns without any value are left out."""
     n_absent = np.count_nonzero(absent[:, ~empty], axis=1)
     return n_absent == 0 if missing == "drop" else n_absent < max(1, np.count_nonzero(~empty))
 
@@ -96,7 +97,7 @@ def _infinite(table: Table) -> list[Problem]:
 
 
 def _missing(table: Table, absent: Bool[np.ndarray, "n d"]) -> list[Problem]:
-    """The first missing cell, row by row, and how many there are."""
+    """A problem with the first missing cell, row by row, and the number of missing cells."""
     cells = np.argwhere(absent)
     if not len(cells):
         return []
@@ -108,29 +109,29 @@ def _missing(table: Table, absent: Bool[np.ndarray, "n d"]) -> list[Problem]:
 def constant_columns(
     values: Float[np.ndarray, "n d"], names: tuple[str, ...], skip: Bool[np.ndarray, " d"]
 ) -> list[Problem]:
-    """Columns of one value only.
+    """A problem for each column that has one value only.
 
     Parameters
     ----------
     values : (n, d) array
-        NaN for what is missing.
+        NaN for missing values.
     names
         Of the columns.
     skip : (d,) array of bool
         Columns to leave out, such as those without any value.
     """
-    looked = np.flatnonzero(~skip & ~np.isinf(values).any(axis=0))
-    looked = looked[(~np.isnan(values[:, looked])).any(axis=0)]
-    if not looked.size:
+    checked = np.flatnonzero(~skip & ~np.isinf(values).any(axis=0))
+    checked = checked[(~np.isnan(values[:, checked])).any(axis=0)]
+    if not checked.size:
         return []
-    low, high = np.nanmin(values[:, looked], axis=0), np.nanmax(values[:, looked], axis=0)
+    low, high = np.nanmin(values[:, checked], axis=0), np.nanmax(values[:, checked], axis=0)
     # Relative to the column's magnitude: 1e-12·(1, 2, 3) varies, 0.1 + 0.2 against 0.3 does not.
     constant = high / 2 - low / 2 <= 4 * np.finfo(np.float64).eps * np.maximum(np.abs(low), np.abs(high))
-    return [Problem(ProblemKind.CONSTANT, (names[looked[k]],), detail=f"{low[k]:g}") for k in np.flatnonzero(constant)]
+    return [Problem(ProblemKind.CONSTANT, (names[checked[k]],), detail=f"{low[k]:g}") for k in np.flatnonzero(constant)]
 
 
 def _warn_of_gaps(table: Table, absent: Bool[np.ndarray, "n d"], keep: Bool[np.ndarray, " n"]) -> None:
-    """What EM cannot use, or must guess."""
+    """Warn of rows without any value, and of columns that are never observed together."""
     for i in np.flatnonzero(~keep)[:1]:
         text = f"{np.sum(~keep)} of {len(keep)} rows hold no value and are left out; the first is {table.where(i)}"
         warnings.warn(text, stacklevel=4)

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float, Int
 
-from ggmflow.data.check import check_choices, look_at, look_at_matrix
+from ggmflow.data.check import check_choices, check_columns, check_matrix
 from ggmflow.data.columns import find_columns, match_columns
 from ggmflow.data.findings import DataCheck
 from ggmflow.data.missing import expected_scatter
@@ -164,10 +164,10 @@ class Scatter:
         if np.isnan(working).any():
             S, shift, sd = _expected_statistics(working)
             mean, scale = mean + scale * shift, scale * sd
-            check = look_at(working, used, transform, missing)
+            check = check_columns(working, used, transform, missing)
         else:
             S = working.T @ working
-            check = look_at(working, used, transform, missing, scatter=S)
+            check = check_columns(working, used, transform, missing, scatter=S)
         if not standardize:
             with np.errstate(over="ignore", under="ignore"):
                 S, scale = S * np.outer(scale, scale), np.ones_like(scale)
@@ -200,7 +200,7 @@ class Scatter:
         check_semidefinite(C, labels)
         deviation = np.sqrt(np.diag(C))
         sd = deviation if standardize else np.ones(len(C))
-        check = look_at_matrix(C / deviation / deviation[:, None], float(n), labels)
+        check = check_matrix(C / deviation / deviation[:, None], float(n), labels)
         return cls(n * (C / sd / sd[:, None]), n, np.zeros(len(C)), sd, labels, check=check)
 
     def index(self, query: str | int | Iterable[str | int], *, strict: bool = True) -> Int[np.ndarray, " s"]:

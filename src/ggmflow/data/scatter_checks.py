@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from ggmflow.errors.advice import Advice
 from ggmflow.storage.memory import require
 
 # Asymmetry and negative eigenvalues up to this, relative to unit variances, count as float32 rounding.
@@ -21,7 +22,7 @@ def check_n(n: object) -> None:
 
 def require_matrices(d: int) -> None:
     """Raise if scatter matrices of d columns do not fit into memory: five exist at a time, while one is checked."""
-    advice = "leave some out, with drop=[...] or before"
+    advice = Advice("leave some of them out, for instance with", {"drop": ...})
     require(40 * d**2, f"the scatter matrices of {d} columns", advice)
 
 
@@ -48,7 +49,7 @@ def check_semidefinite(S: Float[np.ndarray, "d d"], names: tuple[str, ...]) -> N
         smallest = np.linalg.eigvalsh(R)[0]
         raise ValueError(
             f"the matrix is not positive semi-definite: its correlations have the eigenvalue {smallest:.2g}. "
-            "Was it rounded, or computed from pairwise complete rows? Use the rows themselves (missing='em')"
+            "Was it rounded, or computed from pairwise complete rows? Use the rows themselves"
         ) from None
 
 

@@ -6,14 +6,16 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ggmflow.data.problems import Problem, ProblemKind, refuse
+from ggmflow.data.problems import Problem, ProblemKind, raise_problems
+from ggmflow.errors.advice import Advice
+from ggmflow.errors.advised import AdvisedWarning
+from ggmflow.errors.columns import UnknownColumnError
 from ggmflow.storage.memory import require
 
 _VALUES = {"": "nan", "na": "nan", "n/a": "nan", "null": "nan", "none": "nan", "true": "1", "false": "0"}
@@ -77,7 +79,7 @@ def read_table(
 ) -> tuple[Float[np.ndarray, "n d"], tuple[str, ...], RowNames]:
     """Numbers with NaN for missing values, column names, and names of rows; raise if a column is not numeric."""
     table = parse_table(X, names, min_rows, min_columns, depth=1)
-    refuse(table.problems)
+    raise_problems(table.problems)
     return table.values, table.names, table.where
 
 
@@ -132,8 +134,9 @@ def parse_table(
     read = [_to_float(column, name, where) for column, name in zip(columns, labels, strict=True)]
     first = read[0].values
     if lines is not None and len(lines) >= _MANY_ROWS and (np.diff(first) == 1).all():
-        text = f"column {labels[0]!r} counts the rows, from {first[0]:g} to {first[-1]:g}: if these are labels"
-        warnings.warn(f"{text}, leave it out with drop=[{labels[0]!r}]", stacklevel=3 + depth)
+        problem = f"column {labels[0]!r} counts the rows, from {first[0]:g} to {first[-1]:g}"
+        advice = Advice("if these are labels, leave it out with", {"drop": [labels[0]]})
+        warnings.warn(AdvisedWarning(problem, advice), stacklevel=3 + depth)
     problems = tuple(column.problem for column in read if column.problem is not None)
     unreadable = None
     if problems:
@@ -167,9 +170,7 @@ def _kept(labels: tuple[str, ...], drop: Sequence[str]) -> list[int]:
     known = set(labels)
     for name in left_out:
         if name not in known:
-            near = get_close_matches(name, labels, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(map(repr, labels[:5]))}, …"
-            raise ValueError(f"there is no column {name!r} to drop: {hint}")
+            raise UnknownColumnError(name, labels)
     gone = set(left_out)
     return [j for j, label in enumerate(labels) if label not in gone]
 
@@ -291,7 +292,7 @@ def _to_number(entry: Any) -> float:
 def _points_for_commas(row: list[str], line: int) -> list[str]:
     for text in row:
         if "." in text:  # 1.234 may mean 1234 or 1.234
-            raise ValueError(f"line {line}: {text!r} has a point, but decimal=',' says that decimals follow a comma")
+            raise ValueError(f"line {line}: {text!r} has a point, but decimals are to follow a comma")
     return [text.replace(",", ".") for text in row]
 
 

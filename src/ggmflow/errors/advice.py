@@ -41,7 +41,7 @@ class Advice(NamedTuple):
 def message_of(error: Exception, surface: Surface) -> str:
     """The message of an exception or a warning; one with a method `text` is asked to write it for the surface."""
     text = getattr(error, "text", None)
-    return text(surface) if callable(text) else str(error)
+    return str(text(surface)) if callable(text) else str(error)
 
 
 def options_text(options: Mapping[str, Any], surface: Surface) -> str:
@@ -114,29 +114,14 @@ def _csv_field(name: str) -> str:
     return '"' + name.replace('"', '""') + '"' if special else name
 
 
-def in_python(options: str) -> str:
-    """Options of `Scatter.from_data`, which reads tables for every part of the package, as they are typed."""
-    return f"Scatter.from_data(..., {options})"
-
-
-def drop(columns: Sequence[str], surface: Surface, *, alone: bool = True) -> str:
-    """The option that leaves columns out: Scatter.from_data(..., drop=['id', 'date']) or --drop 'id,date'.
-
-    Parameters
-    ----------
-    columns
-        Their names, all of them: the text is meant to be copied. More than 20 names are left to the reader.
-    surface
-        Where the text is read.
-    alone
-        Whether it is the only option; otherwise it is given without the function that takes it.
-    """
-    python = option("drop", list(columns), Surface.PYTHON)
-    command_line = option("drop", list(columns), Surface.COMMAND_LINE)
-    python = in_python(python) if alone else python
-    if surface is Surface.REPORT:
-        return f"{python} in Python, {command_line} on the command line"
-    return python if surface is Surface.PYTHON else command_line
+def read_with(options: Mapping[str, Any], surface: Surface) -> str:
+    """Options for reading a table: Scatter.from_data(..., drop=['id']) in Python, --drop 'id' on the command line."""
+    if surface is Surface.COMMAND_LINE:
+        return options_text(options, surface)
+    python = f"Scatter.from_data(..., {options_text(options, Surface.PYTHON)})"
+    if surface is Surface.PYTHON:
+        return python
+    return f"{python} in Python, {options_text(options, Surface.COMMAND_LINE)} on the command line"
 
 
 def listing(names: Sequence[str], total: int | None = None, shown: int = _SHOWN) -> str:

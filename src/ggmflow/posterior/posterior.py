@@ -640,7 +640,8 @@ class Posterior:
             log_normalizer and log_normalizer_se: importance estimate of log Z and its standard error;
             ess: effective sample size of the importance weights, relative to the number of draws;
             khat: Pareto k̂ of the weights; num_draws; weighted: whether estimates use the weights;
-            message: all this in words. Exact draws have no weights: elbo, log_normalizer and khat are None, ess is 1;
+            verdict: "good", "fair" or "poor"; message: all this as text.
+            Exact draws have no weights: elbo, log_normalizer and khat are None, ess is 1;
             after `refine` there are also rhat, ess_chains and drift, as in `refinement`.
         """
         fields = ("elbo", "log_normalizer", "log_normalizer_se", "ess", "khat")
@@ -649,7 +650,9 @@ class Posterior:
             numbers = {name: getattr(self._weights, name) for name in fields}
         if (known := self.refinement) is not None:
             numbers |= {"rhat": known.rhat, "ess_chains": known.ess, "drift": known.drift}
-        return numbers | {"num_draws": self.num_draws, "weighted": self.weighted, "message": self._message()}
+        verdict = "fair" if self._level() == "caution" else self._level()
+        numbers |= {"num_draws": self.num_draws, "weighted": self.weighted}
+        return numbers | {"verdict": verdict, "message": self._message()}
 
     def __repr__(self) -> str:
         return f"Posterior({self._about()}. {self._status()})"

@@ -10,13 +10,16 @@ import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from ggmflow.errors.advice import Advice
+from ggmflow.errors.advised import AdvisedMemoryError
+
 _MEMINFO = Path("/proc/meminfo")
 _GROUPS, _OWN_GROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 
-def require(need: float, what: str, advice: str) -> None:
-    """Raise if a request needs more memory than there is.
+def require(need: float, what: str, advice: str | Advice) -> None:
+    """Raise AdvisedMemoryError if a request needs more memory than there is.
 
     Parameters
     ----------
@@ -33,9 +36,8 @@ def require(need: float, what: str, advice: str) -> None:
     """
     there = available()
     if there is not None and need > there:
-        raise MemoryError(
-            f"{what} need at least {format_bytes(need)} of memory, and {format_bytes(there)} are available: {advice}"
-        )
+        problem = f"{what} need at least {format_bytes(need)} of memory, and {format_bytes(there)} are available"
+        raise AdvisedMemoryError(problem, Advice(advice) if isinstance(advice, str) else advice)
 
 
 def available() -> int | None:

@@ -31,6 +31,9 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Float, PRNGKeyArray
 from paramax import NonTrainable
 
+from ggmflow.errors.advice import Advice
+from ggmflow.errors.advised import AdvisedMemoryError
+from ggmflow.errors.checkpoint import CheckpointError
 from ggmflow.flow.base import Architecture, MatrixFlow, draw_noise, flow_loss
 from ggmflow.flow.structured import num_leanings
 from ggmflow.storage import archive
@@ -234,7 +237,7 @@ def memory_errors(n_features: int, n_query: int) -> Iterator[None]:
         if not getattr(error, "error_code_string", str(error)).startswith("RESOURCE_EXHAUSTED"):
             raise
         what, advice = _training_of(n_features, n_query), _smaller_problem(n_features, n_query)
-        raise MemoryError(f"{what} need more memory than is available: {advice}") from error
+        raise AdvisedMemoryError(f"{what} need more memory than is available", advice) from error
 
 
 def _num_entries(d: int, s: int) -> int:
@@ -245,10 +248,10 @@ def _training_of(d: int, s: int) -> str:
     return f"a flow over {_num_entries(d, s)} entries and its training"
 
 
-def _smaller_problem(d: int, s: int) -> str:
-    """Advice to those whose flow does not fit."""
-    query = "give query=[...]" if s == d else "give a smaller query"
-    return f"{query}, the variables whose Markov blanket you want, or leave columns out"
+def _smaller_problem(d: int, s: int) -> Advice:
+    """Advice for a flow that does not fit into memory."""
+    fewer = "some variables" if s == d else "fewer variables"
+    return Advice(f"leave columns out, or ask for the Markov blanket of {fewer} with", {"query": ...})
 
 
 def train(
@@ -581,23 +584,23 @@ def _load_checkpoint(path: Path, identity: dict[str, Any], progress: Any):
     header, arrays = archive.read(path)
     # Tuples come back from JSON as lists.
     if header.get("kind") != "checkpoint" or header.get("identity") != json.loads(json.dumps(identity)):
-        raise ValueError(
-            f"{path} is no checkpoint of this fit: data, settings or random_state differ. "
-            "Delete it to start anew, or fit with what it was written with"
+        raise CheckpointError(
+            path,
+            "data, settings or random_state differ. Delete it to start anew, or fit with those it was written with",
         )
     leaves, structure = jax.tree.flatten(progress)
     expected = {f"leaf{k}": (leaf.shape, np.dtype(leaf.dtype)) for k, leaf in enumerate(leaves)}
     number, rows = np.dtype(float), np.shape(arrays.get("history", ()))[:1]
     expected |= {"history": ((*rows, len(Report._fields)), number), "best": ((2,), number)}
-    damaged = f"{path} is no checkpoint of this fit: it is damaged"
+    damaged = CheckpointError(path, "it is damaged")
     if {name: (array.shape, array.dtype) for name, array in arrays.items()} != expected:
-        raise ValueError(damaged)
+        raise damaged
     new = [jnp.array(arrays[f"leaf{k}"]) for k in range(len(leaves))]
     elbo, chunk = arrays["best"].tolist()
     try:
         history, best = reports_from_array(arrays["history"]), (elbo, int(chunk))
     except (ValueError, OverflowError):  # counts that are no numbers
-        raise ValueError(damaged) from None
+        raise damaged from None
     return jax.tree.unflatten(structure, new), history, best, _seconds_of(header)
 
 

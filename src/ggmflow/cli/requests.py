@@ -1,0 +1,147 @@
+"""What a user asks of each command: one record per command, passed from `app` to `commands` to `jobs`."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+
+from ggmflow.cli.run_record import EXPORTS, REPORT
+from ggmflow.data.scatter import Scatter
+
+
+class FitRequest(NamedTuple):
+    """Arguments of `ggmflow fit`.
+
+    Attributes
+    ----------
+    data, output
+        File of the data, directory of the run.
+    lam, q, temperature
+        Ranges, as typed.
+    delimiter, decimal, drop, query
+        As typed; `drop` and `query` are names separated by commas.
+    missing, transform, standardize, steps
+        As `GraphicalFlow` takes them.
+    seed, resume, force, as_json
+        As typed.
+    command, program
+        The whole command without --resume, --force and --json; the name by which the program is called.
+    """
+
+    data: Path
+    output: Path
+    lam: str
+    q: str
+    temperature: str
+    delimiter: str
+    decimal: str
+    drop: str | None
+    query: str | None
+    missing: str
+    transform: str | None
+    standardize: bool
+    steps: int | None
+    seed: int
+    resume: bool
+    force: bool
+    as_json: bool
+    command: str
+    program: str
+
+
+class FitInput(NamedTuple):
+    """Data and parameters of a fit, read and checked.
+
+    Attributes
+    ----------
+    ranges
+        Of lam, q and temperature, as `GraphicalFlow` takes them.
+    parameters
+        Other parameters of `GraphicalFlow`.
+    source
+        Name and hash of the data file and the options that it was read with, for run.json.
+    scatter
+        The data.
+    query : (s,) array of int
+        Positions of the query columns; all columns if there is no query.
+    notes
+        Messages of warnings about the data.
+    """
+
+    ranges: dict[str, Any]
+    parameters: dict[str, Any]
+    source: dict[str, Any]
+    scatter: Scatter
+    query: Int[np.ndarray, " s"]
+    notes: list[str]
+
+
+class PosteriorRequest(NamedTuple):
+    """A posterior of a run: at which λ and q (None: of highest evidence), and whether with exact draws."""
+
+    run: Path
+    lam: float | None
+    q: float | None
+    refine: bool = False
+
+
+class EdgeRequest(NamedTuple):
+    """Level of the credible intervals, and rule that selects edges."""
+
+    level: float
+    rule: str
+
+
+class SummaryRequest(NamedTuple):
+    """Arguments of `ggmflow summary`; `top` is the number of edges to show, or None for the default."""
+
+    posterior: PosteriorRequest
+    edges: EdgeRequest
+    top: int | None
+    as_json: bool
+
+
+class ReportRequest(NamedTuple):
+    """Arguments of `ggmflow report`; `output` is None for the default."""
+
+    posterior: PosteriorRequest
+    output: Path | None
+
+    @property
+    def path(self) -> Path:
+        """File to write."""
+        return self.posterior.run / REPORT if self.output is None else self.output
+
+
+class ExploreRequest(NamedTuple):
+    """Arguments of `ggmflow explore`."""
+
+    run: Path
+    port: int
+    browser: bool
+
+
+class ExportRequest(NamedTuple):
+    """Arguments of `ggmflow export`; `output` is None for the default."""
+
+    posterior: PosteriorRequest
+    edges: EdgeRequest
+    format: str
+    output: Path | None
+
+    @property
+    def path(self) -> Path:
+        """File to write."""
+        return self.posterior.run / EXPORTS[self.format] if self.output is None else self.output
+
+
+class DemoRequest(NamedTuple):
+    """Arguments of `ggmflow demo`; `program` is the name by which the program is called."""
+
+    output: Path
+    n_features: int
+    n_samples: int
+    steps: int | None
+    seed: int
+    program: str

@@ -1,0 +1,102 @@
+"""Model files and run directories that ggmflow 0.1.0 wrote can be loaded, shown, exported and resumed."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import ggmflow as gf
+from ggmflow.cli.app import app
+from ggmflow.cli.run import fit_run
+from ggmflow.cli.run_record import CHECKPOINT, RECORD, describe_file, read_record
+from ggmflow.cli.run_status import Status
+from ggmflow.data.scatter import Scatter
+from ggmflow.storage import archive
+
+pytestmark = pytest.mark.usefixtures("jax_as_users_have_it")
+FILES = Path(__file__).parents[1] / "files" / "0.1.0"
+DRAWS = json.loads((FILES / "draws.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A copy of the finished run."""
+    return shutil.copytree(FILES / "run", tmp_path / "run")
+
+
+def command(*arguments):
+    result = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.mark.parametrize("name", ["full", "blanket", "run"])
+def test_model_file_gives_the_same_draws(name):
+    path = FILES / "run" / "model.ggmflow" if name == "run" else FILES / f"{name}.ggmflow"
+    draws = gf.GraphicalFlow.load(path).posterior(**DRAWS["condition"]).sample(2, random_state=0)
+    np.testing.assert_allclose(draws, DRAWS[name], rtol=1e-5, atol=1e-6)
+
+
+def test_finished_run_loads_with_its_choice_of_lam_and_q(run):
+    record, model = read_record(run), gf.load_run(run)
+    assert record["status"] is Status.FINISHED
+    assert (model.lam_, model.q_) == (record["chosen"]["lam"], record["chosen"]["q"])
+    assert model.scatter_.names == tuple("abcd") and model.scatter_.n == 20
+
+
+def test_summary_of_a_finished_run(run):
+    shown = " ".join(command("summary", run).split())
+    assert "table.csv: 20 rows of 4 variables" in shown and "trained for 400 steps" in shown
+    assert "Shown at λ = 3.15, q = 0.997, the highest evidence" in shown
+    answer = json.loads(command("summary", run, "--json"))
+    assert answer["status"] == "finished" and answer["variables"] == list("abcd")
+
+
+def test_export_of_a_finished_run(run):
+    command("export", run, "--format", "csv")
+    edges = pd.read_csv(run / "edges.csv")
+    table = pd.read_csv(run / "summary.csv").query("edge")
+    assert len(table) == len(edges)
+    np.testing.assert_allclose(sorted(table["association"]), sorted(edges["association"]), rtol=1e-4)
+
+
+def resume(run):
+    """Resume a run of that version; a real user would be told first that another version began it."""
+    record = json.loads((run / RECORD).read_text(encoding="utf-8")) | {"versions": archive.versions()}
+    (run / RECORD).write_text(json.dumps(record), encoding="utf-8")
+    ranges = {name: tuple(value) for name, value in record["parameters"].items() if isinstance(value, list)}
+    model = gf.GraphicalFlow(**record["parameters"] | ranges, progress=False)
+    source = describe_file(FILES / "table.csv") | {"delimiter": ",", "decimal": ".", "drop": []}
+    return fit_run(model, Scatter.from_data(FILES / "table.csv"), run, source, record["command"], resume=True)
+
+
+def test_resuming_a_finished_run_loads_it(run):
+    assert resume(run).n_iter_ == 400
+
+
+@pytest.mark.filterwarnings("ignore:interrupted after")
+def test_interrupted_run_is_resumed_from_its_checkpoint(tmp_path, monkeypatch):
+    """It is interrupted again as soon as it has written a checkpoint, 10 seconds later."""
+    run, write, written = shutil.copytree(FILES / "interrupted", tmp_path / "run"), archive.write, []
+    seconds, before = read_record(run)["seconds"], archive.read(run / CHECKPOINT)[1]["history"]
+
+    def interrupt_once(path, *content):
+        write(path, *content)
+        written.append(path)
+        if len(written) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(archive, "write", interrupt_once)
+    with pytest.raises(KeyboardInterrupt):
+        resume(run)
+    record, history = read_record(run), archive.read(run / CHECKPOINT)[1]["history"]
+    assert set(written) == {run / CHECKPOINT}
+    assert record["status"] is Status.INTERRUPTED and record["seconds"] > seconds
+    assert len(history) > len(before)
+    np.testing.assert_array_equal(history[: len(before)], before)
+    # It continues where it stopped: a fit that began again would have an ELBO lower by more than 1.
+    np.testing.assert_allclose(history[len(before) :, 2], before[-1, 2], atol=0.2)
