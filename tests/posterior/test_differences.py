@@ -108,8 +108,8 @@ def test_weights_of_both_groups_count():
     """Proposals weighted to an l_q target: means and sd are the weighted ones, quantiles of resampled pairs near."""
     posts = [posterior(WishartSource(S, N, LAM, Q), num_draws=20_000) for S in (S3, scatter(3, 12, seed=8))]
     found = gf.compare(*posts)
-    rho = [partial_correlation(post._matrix(post._sample.values.T))[:, 0, 2] for post in posts]
-    w = [post._weights.values for post in posts]
+    rho = [partial_correlation(post.draws.rows(slice(None)))[:, 0, 2] for post in posts]
+    w = [post.draws.weights for post in posts]
     means = [v @ x for v, x in zip(w, rho, strict=True)]
     row = found[(found["row"] == "a") & (found["column"] == "c")].iloc[0]
     assert row["difference"] == pytest.approx(means[1] - means[0])

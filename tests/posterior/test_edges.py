@@ -9,24 +9,21 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import ggmflow as gf
-from ggmflow.model.precision import free_entries
-from ggmflow.posterior import edges
+from ggmflow.posterior.edge_rules import find_rule
 from ggmflow.posterior.edges import (
     EdgeSelection,
     Penalty,
-    best_f1,
     edge_probability,
-    expected_f1,
-    find_rule,
     kept_share,
-    largest_set,
     overconfidence,
     score_pairs,
-    two_groups,
+    select,
 )
-from ggmflow.posterior.estimates import Sample
 from ggmflow.posterior.posterior import Posterior
 from ggmflow.posterior.source import ChainSource
+from ggmflow.posterior.two_groups import best_f1, expected_f1, largest_set, two_groups
+from ggmflow.posterior.weighted_draws import WeightedDraws
+from ggmflow.posterior.weights import importance_weights
 
 D = 30
 M = D * (D - 1) // 2
@@ -139,19 +136,20 @@ GRID = np.linspace(-12, 12, 40_001)
 
 
 def one_pair(x, strength, q, temperature=1.0):
-    """Posterior of a single entry with likelihood N(x | ω, 1), on a grid: the sample, and its weights."""
+    """Posterior of a single entry with likelihood N(x | ω, 1): points of a grid, weighted by their densities."""
     log_density = -(0.5 * (x - GRID) ** 2 + strength * np.abs(GRID) ** q) / temperature
     w = np.exp(log_density - logsumexp(log_density))
-    free = free_entries(np.arange(2), 2)
-    return Sample(np.where(free.diagonal[:, None], 1.0, GRID), free), w
+    weights = importance_weights(np.zeros(w.size))._replace(values=w)
+    entries = np.stack([np.ones_like(GRID), GRID, np.ones_like(GRID)])
+    return WeightedDraws(entries, ("a", "b"), np.arange(2), weights, use_weights=True)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.1])
 @pytest.mark.parametrize("x", [-0.3, 1.0, 4.0])
 def test_a_ridge_takes_nothing_from_the_score(x, temperature):
     """q = 2 in closed form: the score is the likelihood's own x/s, the posterior's mean/sd is not."""
-    sample, w = one_pair(x, 1.5, 2.0, temperature)
-    u, z, spread = score_pairs(sample, w, 2, [Penalty(1.5 / temperature, 2.0)], temperature)
+    draws = one_pair(x, 1.5, 2.0, temperature)
+    u, z, spread = score_pairs(draws, [Penalty(1.5 / temperature, 2.0)], temperature)
     np.testing.assert_allclose([u, z], [[abs(x)], [abs(x) / 2]], rtol=1e-6)
     assert spread == pytest.approx((0.625, 1.0))
 
@@ -161,16 +159,15 @@ def test_a_ridge_takes_nothing_from_the_score(x, temperature):
 @pytest.mark.parametrize("x", [0.3, 1.0])
 def test_other_penalties_take_little(x, strength, q):
     """By quadrature: where pairs without an edge are, the score is at most 20 % below x and 2 % above."""
-    sample, w = one_pair(x, strength, q)
-    (u,), (z,), spread = score_pairs(sample, w, 2, [Penalty(strength, q)])
+    (u,), (z,), spread = score_pairs(one_pair(x, strength, q), [Penalty(strength, q)])
     assert 0.8 * x <= u <= 1.02 * x and z < u and 0.5 < spread[0] < spread[1] == 1
 
 
 def test_mixtures_and_unknown_penalties():
-    sample, w = one_pair(1.0, 1.0, 1.0)
-    whole = kept_share(sample, w, [Penalty(1.0, 1.0)])
-    np.testing.assert_allclose(kept_share(sample, w, [Penalty(1.0, 1.0, 0.4), Penalty(1.0, 1.0, 0.6)]), whole)
-    u, z, spread = score_pairs(sample, w, 2, [])
+    draws = one_pair(1.0, 1.0, 1.0)
+    whole = kept_share(draws, [Penalty(1.0, 1.0)])
+    np.testing.assert_allclose(kept_share(draws, [Penalty(1.0, 1.0, 0.4), Penalty(1.0, 1.0, 0.6)]), whole)
+    u, z, spread = score_pairs(draws, [])
     np.testing.assert_array_equal(u, z)
     assert spread == (1, 1)
 
@@ -309,40 +306,12 @@ def test_no_pairs():
 
 
 def test_a_single_draw_knows_nothing():
-    free = free_entries(np.arange(4), 4)
-    sample = Sample(np.random.default_rng(0).normal(size=(10, 1)) + 5, free)
+    draws = WeightedDraws(np.random.default_rng(0).normal(size=(10, 1)) + 5, tuple("abcd"), np.arange(4))
     for rule in ("f1", "fdr"):
-        chosen = edges.select(sample, np.ones(1), 4, *find_rule(rule))
+        chosen = select(draws, *find_rule(rule))
         assert not chosen.edges.any() and chosen.n_edges == 0 and chosen.expected_fdr == 0
+        assert chosen.key == rule and not chosen.could_be_empty
         assert chosen.rule.endswith("no pair qualifies")
-
-
-@pytest.mark.parametrize(
-    ("rule", "given", "message"),
-    [
-        ("best", {}, "unknown rule 'best': choose one of f1, interval, fdr, probability"),
-        (3, {}, "unknown rule of type int"),
-        ("f1", {"level": 0.9}, "'f1' takes no numbers, but level was given"),
-        ("interval", {"rate": 0.1}, "'interval' takes level, but rate was given"),
-        ("probability", {"level": 0.1}, "takes threshold and cut, but level"),
-        ("interval", {"level": 90}, "level must be a number between 0 and 1, got 90"),
-        ("fdr", {"rate": True}, "rate must be a number between 0 and 1, got True"),
-        ("fdr", {"rate": np.nan}, "rate must be"),
-        ("probability", {"cut": 1.0}, "cut must be"),
-        ("probability", {"threshold": -0.1}, "threshold must be a number zero or positive"),
-        ("probability", {"threshold": "0.1"}, "threshold must be"),
-    ],
-)
-def test_wrong_rules_and_numbers_are_named(rule, given, message):
-    with pytest.raises(ValueError, match=message):
-        find_rule(rule, **given)
-
-
-def test_numbers_have_defaults():
-    assert find_rule("fdr", rate=None, level=None) == ("fdr", {"rate": 0.1})
-    assert find_rule(rate=0.2) == ("fdr", {"rate": 0.2}) and find_rule() == find_rule("f1")
-    assert find_rule(threshold=0) == ("probability", {"threshold": 0.0, "cut": 0.5})
-    assert find_rule("f1")[1] == {} and find_rule("interval")[1] == {"level": 0.9}
 
 
 def test_a_selection_is_shown_in_one_line():

@@ -12,12 +12,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
 
 from ggmflow import __version__
+from ggmflow.posterior.edge_rules import EDGE_RULES
+
+if TYPE_CHECKING:
+    RuleKey = str
+else:
+    RuleKey = Literal[tuple(EDGE_RULES)]
 
 _UsageError: Any = typer.BadParameter.__bases__[0]  # of click, which newer versions of typer bring along
 
@@ -83,8 +89,10 @@ Q = Annotated[
 ]
 Level = Annotated[float, typer.Option(help="Level of the credible intervals.")]
 Rule = Annotated[
-    Literal["f1", "interval", "fdr", "probability"],
-    typer.Option(help="What makes an edge; interval: the credible interval leaves zero out."),
+    RuleKey,
+    typer.Option(
+        help="What makes an edge. " + "; ".join(f"{rule.key}: {rule.help}" for rule in EDGE_RULES.values()) + "."
+    ),
 ]
 Refine = Annotated[
     bool,

@@ -47,7 +47,7 @@ from ggmflow.flow.base import Architecture, MatrixFlow, check_architecture, quer
 from ggmflow.model.conditions import Choice, Ranges, find_ranges, number_list
 from ggmflow.modes.path import ModePath, complete, describe, make_problem, solve_path
 from ggmflow.posterior.flow_source import FlowSource, chunk_size
-from ggmflow.posterior.notebook_html import Level, card, name_some
+from ggmflow.posterior.notebook_html import Level, name_some, notebook_html
 from ggmflow.posterior.posterior import Posterior, check_count
 from ggmflow.posterior.source import RandomState, as_key
 from ggmflow.storage.cache import compilation_cache_enabled
@@ -612,7 +612,7 @@ class GraphicalFlow(BaseEstimator):
 
     def _repr_html_(self) -> str:
         if not self.__sklearn_is_fitted__():
-            return card(repr(self), {}, "open", "Not trained yet: call fit(X).")
+            return notebook_html(repr(self), {}, "open", "Not trained yet: call fit(X).")
         s, d, last = len(self.query_), self.scatter_.n_features, self.history_.iloc[-1]
         what = f"{d} variables" if s == d else f"the Markov blanket of {s} among {d} variables"
         ranges = ", ".join(
@@ -630,7 +630,7 @@ class GraphicalFlow(BaseEstimator):
             else f"λ = {choice.lam:.3g}, q = {choice.q:.3g}"
             + (f", at {' and '.join(choice.at_ends)}" if choice.at_ends else ""),
         }
-        return card(repr(self), facts, *self._verdict())
+        return notebook_html(repr(self), facts, *self._verdict())
 
     def _verdict(self) -> tuple[Level, str]:
         """How training went, in words; each posterior has diagnostics of its own."""

@@ -46,18 +46,13 @@ from ggmflow.explorer.panels import (
     Pairs,
     Plane,
 )
+from ggmflow.posterior.edge_rules import EDGE_RULES, menu_entries
 from ggmflow.views import pairs as views
 from ggmflow.views.export import csv_text, entry_table, graphml
 from ggmflow.views.pairs import Surface, View
 
-# What makes an edge: label, rule, level of the intervals.
-RULES = {
-    "Highest expected F1 (default)": ("f1", 0.9),
-    "80 % interval excludes zero": ("interval", 0.8),
-    "90 % interval excludes zero": ("interval", 0.9),
-    "95 % interval excludes zero": ("interval", 0.95),
-    "False discovery rate below 10 %": ("fdr", 0.9),
-}
+# The menu of edge rules: label → key of the rule, level of the intervals.
+RULES = {label: (rule.key, values.get("level", 0.9)) for label, (rule, values) in menu_entries().items()}
 _THROTTLE, _REST = 12, 300  # ms: moves that arrive together are one; after so long without any, the page is at rest
 _COUNTED = 9  # values of λ at which edges are counted
 
@@ -457,7 +452,7 @@ class Session:
         """What is shown, and how far to trust it, in words."""
         shown = "no edges" if not seen.n_edges else "1 edge" if seen.n_edges == 1 else f"{seen.n_edges} edges"
         posterior = seen.temperature == 1
-        said = not seen.n_edges or "false discovery rate" in seen.rule
+        said = not seen.n_edges or EDGE_RULES[seen.selection.key].states_fdr
         false = "" if said or not posterior else f", {seen.expected_fdr:.0%} of them false by expectation"
         # What a rule says in numbers rests on probabilities, which only a posterior has.
         rule = f"<br><span class=faint>{html.escape(seen.rule)}</span>" if posterior else _NOT_A_POSTERIOR.format(seen)
@@ -472,13 +467,13 @@ class Session:
             listed = "P(edge): |association| > 0.1"
         self._say("listed", f"<h2>Edges</h2> <span class=faint>{listed}</span>")
         at = f"{seen.lam!r}, {seen.q!r}" + ("" if posterior else f", {seen.temperature!r}")
-        kind, detail = seen.message.split(":", 1)
-        verdict = f"<span class={seen.verdict}>{kind}</span>"
+        known = seen.posterior.diagnostics()
+        verdict, detail = f"<span class={known.verdict}>{known.headline}</span>", known.detail
         if seen.posterior.num_draws < views.num_draws_of(self.model):  # too few for a verdict
             verdict, detail = "<span class=faint>In motion:</span>", f"{seen.posterior.num_draws} draws."
         self._say(
             "trust",
-            f"{verdict} <span class=faint>{html.escape(detail.strip())} Drawn in {1000 * seconds:.0f} ms.</span>"
+            f"{verdict} <span class=faint>{html.escape(detail)} Drawn in {1000 * seconds:.0f} ms.</span>"
             "<br><span class=faint>The same in Python:</span> "
             f"<code>model.posterior({at}, num_draws={seen.posterior.num_draws})</code>",
         )

@@ -63,7 +63,7 @@ def _cards(numbers: Numbers, names: tuple[str, ...], caution: bool) -> str:
             f"({words.signed(point.values[0, found])}). About {words.percent(selection.expected_fdr)} of the edges are "
             "expected to be false."
         )
-        if "without edges" in selection.rule:
+        if selection.could_be_empty:
             strongest = f"<strong>The scores could be those of a graph without edges.</strong> {strongest}"
     if numbers.choice is None:
         chosen = "The middle of the grid: there is no evidence to choose by."

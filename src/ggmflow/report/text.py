@@ -4,14 +4,11 @@ import numpy as np
 
 from ggmflow.data.findings import DataCheck, sentences
 from ggmflow.errors.advice import Surface
-from ggmflow.report.content import Numbers, Point
+from ggmflow.posterior.edge_rules import EDGE_RULES
+from ggmflow.report.content import RULES, Numbers, Point
 
 VERDICTS = {"good": "Good", "fair": "Fair", "poor": "Poor"}
-RULE_NAMES = {
-    "f1": "best expected F1 (default)",
-    "interval": "90 % interval excludes zero",
-    "fdr": "false discovery rate at most 10 %",
-}
+RULE_NAMES = {key: EDGE_RULES[key].title() for key in RULES}
 MEASURES = ("regression weight", "partial correlation")
 # log evidence below the best, down to which a colour goes, and what it means.
 STEPS = {-1.0: "as good as the best", -3.0: "up to 20 times less probable", -5.0: "up to 150 times", -10.0: "far less"}

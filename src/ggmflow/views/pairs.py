@@ -16,9 +16,23 @@ from scipy.stats import qmc
 from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.evidence.evidence import choose, grid
 from ggmflow.model.conditions import Choice
+from ggmflow.posterior.diagnostics import PoorFitWarning
+from ggmflow.posterior.edge_rules import own_parameters
+from ggmflow.posterior.edges import EdgeSelection
 from ggmflow.posterior.flow_source import chunk_size, quick_chunk_size
-from ggmflow.posterior.posterior import PoorFitWarning, Posterior
+from ggmflow.posterior.posterior import Posterior
+from ggmflow.posterior.tables import entry_table
 from ggmflow.posterior.weights import Verdict
+
+# Columns of `View.pairs` by their names in `tables.entry_table`.
+_COLUMNS = {
+    **{name: name for name in ("i", "j", "row", "column", "association")},
+    "association_lower": "lower",
+    "association_upper": "upper",
+    **{name: name for name in ("p_positive", "edge_probability")},
+    "rule_probability": "probability",
+    "edge": "edge",
+}
 
 
 class View(NamedTuple):
@@ -43,10 +57,12 @@ class View(NamedTuple):
         Expected share of false ones among them.
     message : str
         How far to trust the numbers, in words.
-    verdict : {"good", "fair", "poor"}
-        The same in a word, as in `ImportanceWeights.verdict`.
+    verdict : Verdict
+        The same as a value, as in `Posterior.diagnostics`.
     posterior : Posterior
         Where the numbers come from.
+    selection : EdgeSelection
+        The edges, with the rule as values.
     """
 
     lam: float
@@ -60,6 +76,7 @@ class View(NamedTuple):
     message: str
     verdict: Verdict
     posterior: Posterior
+    selection: EdgeSelection
 
     @property
     def density(self) -> float:
@@ -133,25 +150,13 @@ def view(
     """
     lam, q, temperature = _condition(model, lam, q, temperature)
     post = model.posterior(lam, q, temperature, num_draws=num_draws_of(model) if num_draws is None else num_draws)
-    free = post._free
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PoorFitWarning)  # the message is part of the view
-        chosen = post.select_edges(rule, level=level if rule == "interval" else None)
-        lower, upper = post.association_interval(level)
-        matrices = {
-            "association": post.association(),
-            "lower": lower,
-            "upper": upper,
-            "p_positive": post.sign_probability(),
-            "edge_probability": post.edge_probability(),
-            "probability": np.full(lower.shape, np.nan) if chosen.probability is None else chosen.probability,
-            "edge": chosen.edges,
-        }
-    pair = ~free.diagonal
-    row, j = free.row[pair], free.column[pair]
-    i, names = post.query[row], np.array(post.names, dtype=object)
-    columns = {"i": i, "j": j, "row": names[i], "column": names[j]}
-    pairs = pd.DataFrame(columns | {label: values[row, j] for label, values in matrices.items()})
+        chosen = post.select_edges(rule, **own_parameters(rule, level=level))
+    known = post.diagnostics()
+    table = entry_table(post.draws, chosen, known, list(_COLUMNS), level=level)
+    pairs = table[~post.draws.free.diagonal].rename(columns=_COLUMNS).reset_index(drop=True)
+    pairs.attrs = {}
     return View(
         lam=lam,
         q=q,
@@ -161,9 +166,10 @@ def view(
         rule=chosen.rule,
         n_edges=chosen.n_edges,
         expected_fdr=chosen.expected_fdr,
-        message=str(post.diagnostics()["message"]),
-        verdict="good" if post._weights is None else post._weights.verdict,
+        message=known.message,
+        verdict=known.verdict,
         posterior=post,
+        selection=chosen,
     )
 
 
@@ -177,13 +183,9 @@ def density(seen: View, pair: int) -> Density:
     pair
         Row of its table.
     """
-    post, row = seen.posterior, seen.pairs.iloc[pair]
-    entry = np.flatnonzero(~post._free.diagonal)[[pair]]
-    weights = post._weights.values if post._weights is not None and post.weighted else None
-    values = post._sample.association_draws(entry)[0]
-    even = np.full(values.size, 1 / values.size)
-    ends = float(row["lower"]), float(row["upper"]), float(row["association"])
-    return Density(values, even if weights is None else weights, *ends)
+    draws, row = seen.posterior.draws, seen.pairs.iloc[pair]
+    values = draws.association_draws(np.flatnonzero(~draws.free.diagonal)[[pair]])[0]
+    return Density(values, draws.weights, float(row["lower"]), float(row["upper"]), float(row["association"]))
 
 
 def num_draws_of(model: GraphicalFlow, quick: bool = False) -> int:
