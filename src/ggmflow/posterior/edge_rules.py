@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 if TYPE_CHECKING:
     from ggmflow.posterior.edges import ScoredPairs
@@ -206,7 +206,7 @@ def find_rule(key: str | None = None, **given: float | None) -> tuple[EdgeRule, 
     return rule, rule.defaults | {name: float(value) for name, value in values.items()}
 
 
-def own_parameters(key: str, **given: float) -> dict[str, float]:
+def own_parameters(key: str, **given: float) -> dict[str, Any]:
     """Those of the given values that are parameters of the rule; raise if the rule is unknown.
 
     Examples

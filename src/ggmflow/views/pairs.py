@@ -155,7 +155,7 @@ def view(
         chosen = post.select_edges(rule, **own_parameters(rule, level=level))
     known = post.diagnostics()
     table = entry_table(post.draws, chosen, known, list(_COLUMNS), level=level)
-    pairs = table[~post.draws.free.diagonal].rename(columns=_COLUMNS).reset_index(drop=True)
+    pairs = table.loc[~post.draws.free.diagonal].rename(columns=_COLUMNS).reset_index(drop=True)
     pairs.attrs = {}
     return View(
         lam=lam,
