@@ -5,6 +5,7 @@ import numpy as np
 from ggmflow.data.findings import DataCheck, sentences
 from ggmflow.errors.advice import Surface
 from ggmflow.posterior.edge_rules import EDGE_RULES
+from ggmflow.posterior.weights import Verdict
 from ggmflow.report.content import RULES, Numbers, Point
 
 VERDICTS = {"good": "Good", "fair": "Fair", "poor": "Poor"}
@@ -154,7 +155,7 @@ def reliability(numbers: Numbers) -> str:
     """How many points of the grid are good."""
     found = [point.verdict for point in numbers.points]
     total = len(found)
-    parts = [f"{found.count(each)} {each}" for each in ("good", "fair", "poor") if each in found]
+    parts = [f"{found.count(each)} {each}" for each in Verdict if each in found]
     if len(parts) == 1:
         return f"All {total} points of the grid are {parts[0].split()[1]}." if total > 1 else ""
     return f"The {total} points of the grid: {', '.join(parts[:-1])} and {parts[-1]}."
