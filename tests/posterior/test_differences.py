@@ -183,7 +183,7 @@ def test_found_is_the_rule_of_benjamini_and_hochberg(rng):
     assert _adjust(np.zeros(0)).shape == (0,)
 
 
-def test_the_conclusion_says_what_the_table_holds(two):
+def test_the_conclusion_agrees_with_the_table(two):
     first, second = two
     table = gf.compare(first, second, rate=0.3)
     assert table.attrs["n_found"] > 0 and table.attrs["p_any"] == table["fdr"].min()
@@ -282,7 +282,7 @@ def test_fitted_models_against_weighted_wishart_draws(model):
         gf.compare(first, full.posterior(2.0, 1.0))
 
 
-def test_what_cannot_be_compared(two):
+def test_posteriors_that_cannot_be_compared(two):
     first, second = two
 
     def like(post, names=None, query=None, condition=(1.0, 1.0, 1.0)):

@@ -1,4 +1,4 @@
-"""A posterior read from sources whose truth is known: exact Wishart, Wishart proposals of an l_q target, bad ones."""
+"""Posteriors of sources whose truth is known: exact Wishart, Wishart proposals of an l_q target, bad ones."""
 
 import html
 import io
@@ -171,7 +171,7 @@ def test_weighted_mean_and_sd_are_those_of_the_target(query, full, blanket):
     assert np.max(np.abs(post.mean(weighted=False) - mean) / error) > 10
 
 
-def test_weighted_quantiles_cover_what_they_say(full):
+def test_weighted_quantiles_have_their_coverage(full):
     """The target's mass below each quantile, by 400 000 other draws: 18 numbers at 4.5 se, false alarms 1e-4."""
     wishart = stats.wishart(df=N + 4, scale=np.linalg.inv(S3 + LAM * np.eye(3)))
     Omega = wishart.rvs(400_000, random_state=8)
@@ -219,8 +219,8 @@ def terrible():
     return posterior(WishartSource(S3, N, LAM, Q, proposal=proposal))
 
 
-def test_a_poor_fit_warns_once_says_what_to_do_and_uses_plain_draws(terrible):
-    assert terrible.weighted is False  # asking is not an estimate
+def test_a_poor_fit_warns_once_with_advice_and_uses_plain_draws(terrible):
+    assert terrible.weighted is False  # reading the property is not an estimate
     with pytest.warns(PoorFitWarning) as caught:
         mean = terrible.mean()
         terrible.interval(), terrible.summary(), terrible.to_networkx(), terrible.mean(weighted=True)
@@ -249,7 +249,7 @@ def test_weighted_draws_of_a_poor_fit_warn_plain_draws_do_not(terrible):
     with pytest.warns(PoorFitWarning, match="repeat") as caught:
         terrible.sample(10, random_state=0, weighted=True)
     assert caught[0].filename == __file__
-    terrible.mean()  # said once is enough
+    terrible.mean()  # it warns only once
 
 
 class Stub:
@@ -426,8 +426,8 @@ def test_a_selection_names_its_rule_and_counts_pairs_once(rule, full, blanket):
         assert table.attrs["expected_fdr"] == found.expected_fdr
 
 
-def test_rules_are_what_they_say(full, blanket):
-    """Each from estimates that are tested elsewhere."""
+def test_rules_agree_with_their_definitions(full, blanket):
+    """Each is recomputed from estimates that other tests check."""
     for post in (full, blanket):
         own = np.arange(len(post.names)) == post.query[:, None]
         lower, upper = post.interval(0.6)
@@ -487,7 +487,7 @@ def test_edge_rules_use_the_weights_and_exact_draws_need_none(full):
 
 
 def test_strong_edges_are_found_among_many_pairs():
-    """A chain of 12 variables, 400 rows, no shrinkage to speak of: every edge, and at most five others.
+    """A chain of 12 variables, 400 rows, almost no shrinkage: every edge, and at most five others.
 
     Partial correlations of 0.4 have scores near 8. Of 60 seeds none missed an edge, one had more than five others and
     none more than four in the query's rows, so false alarms are about 2 %; the seed is fixed.
@@ -634,7 +634,7 @@ def test_random_state_decides_everything():
     assert not np.array_equal(first.sample(4), first.sample(4))
 
 
-def test_draws_are_made_once_and_not_by_looking():
+def test_draws_are_made_once_and_not_by_showing_the_object():
     source = WishartSource(S3, N, LAM, Q)
     post = posterior(source, num_draws=300)
     repr(post), post._repr_html_()
@@ -714,7 +714,7 @@ def test_a_good_fit_does_not_warn():
         posterior(WishartSource(S3, N, LAM, Q), num_draws=200).summary()
 
 
-def test_what_a_notebook_shows_of_a_posterior():
+def test_html_of_a_posterior_in_a_notebook():
     evil = "<script>alert(1)</script>"
     post = posterior(WishartSource(S3, N, LAM, Q), names=(evil, "$y$", "z"), num_draws=1000)
     shown = post._repr_html_()
@@ -725,7 +725,7 @@ def test_what_a_notebook_shows_of_a_posterior():
     assert f"{selection.n_edges} of 3 pairs ({selection.rule})" in shown and "● Good fit: Pareto k̂" in strip(shown)
 
 
-def test_looking_at_a_poor_fit_leaves_the_warning_for_the_first_estimate(terrible):
+def test_showing_a_poor_fit_leaves_the_warning_for_the_first_estimate(terrible):
     terrible.diagnostics()
     assert "● Poor fit" in strip(terrible._repr_html_())
     with pytest.warns(PoorFitWarning):

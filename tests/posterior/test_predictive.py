@@ -194,7 +194,7 @@ def test_weights_are_used_as_in_other_estimates():
 
 
 def test_mixture_quantiles_of_hard_mixtures():
-    """Far apart, of very different widths, one draw of all the weight: the share below is what was asked."""
+    """Far apart, of very different widths, one draw of all the weight: the share below is the requested one."""
     rng = np.random.default_rng(0)
     mean = np.stack([np.r_[-50.0, 50.0, 0.0], np.r_[0.0, 0.0, 0.0], np.r_[1e6, 1e6 + 1, 1e6 + 2]], axis=1)[:, None]
     sd = np.array([[1e-3, 1.0, 30.0], [1.0, 100.0, 1e-2], [1.0, 1.0, 1.0]]).T[:, None]
@@ -226,7 +226,7 @@ def test_new_rows_are_the_multivariate_t_of_the_wishart():
         assert stats.kstest(x[:, j], stats.t(n + 2, scale=np.sqrt(Psi[j, j] / (n + 2))).cdf).pvalue > 1e-4
 
 
-def test_new_rows_of_a_fitted_model_look_like_the_data(model):
+def test_new_rows_of_a_fitted_model_resemble_the_data(model):
     """Through the estimator: 90 % predictive intervals of the columns hold about 90 % of the values fitted."""
     post = model("full").posterior(0.6, 1.0)
     x = post.predictive(4000, random_state=1)
@@ -273,7 +273,7 @@ def test_r_squared_of_one_draw(few):
 # --------------------------------------------------------------------------------------------------------------- query
 @pytest.fixture(scope="module")
 def block():
-    """Rows of d and b among five variables, with what the whole matrix says."""
+    """Rows of d and b among five variables, with the results of the whole matrix."""
     return exact(correlated(30, 0), lam=1.0, num_draws=20_000, query=["d", "b"])
 
 

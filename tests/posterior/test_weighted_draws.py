@@ -37,7 +37,7 @@ def test_weights_are_used_where_they_lower_the_error(num_entries, shift, gain):
 
 
 def test_the_decision_is_seldom_costly():
-    """Over many cases, what is decided loses at most a tenth of the error to what would have been best."""
+    """Over many cases, the decisions increase the error of the best ones by at most a tenth."""
     lost, best = 0.0, 0.0
     for seed, (num_entries, shift) in enumerate(
         (D, c / np.sqrt(D)) for D in (5, 50, 500) for c in (0.3, 0.6, 1.0, 1.4)
@@ -109,7 +109,7 @@ def test_exact_draws_have_no_weights_to_use():
     assert repr(draws) == "WeightedDraws(10 draws of 1 entries, equal weights)"
 
 
-def test_copies_share_what_was_computed(draws, monkeypatch):
+def test_copies_share_computed_orders(draws, monkeypatch):
     """Sorting takes most of the time of quantiles: both choices of weights use one order."""
     draws = draws[0]
     draws.quantile(LEVELS)

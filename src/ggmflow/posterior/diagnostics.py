@@ -21,7 +21,7 @@ Value = float | int | bool | str | None
 
 
 class PoorFitWarning(UserWarning):
-    """The draws represent the posterior poorly, or few of them are effective; the message says which and what to do."""
+    """The draws represent the posterior poorly, or few of them are effective; the message says how to improve it."""
 
 
 @final
@@ -86,7 +86,7 @@ class Diagnostics(Mapping[str, Value]):
 
     @property
     def detail(self) -> str:
-        """The numbers behind the verdict, and what estimates use, in sentences."""
+        """The numbers behind the verdict and the weights that estimates use, in sentences."""
         if (chains := self.refinement) is not None:
             return (
                 f"{chains.num_chains} exact chains of {chains.sweeps} sweeps, R̂ = {chains.rhat:.3f}, "

@@ -1,4 +1,4 @@
-"""Edges of a posterior and what follows from them: the table of all entries and the graph."""
+"""Edges of a posterior, the table of all its entries and its graph."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -55,11 +55,11 @@ class EdgeEstimates(ABC):
         Parameters
         ----------
         rule : {"f1", "interval", "fdr", "probability"}, optional
-            By default the one that the given number belongs to, "f1" without any.
+            By default the rule that a given parameter belongs to, otherwise "f1".
 
             - "f1" needs no numbers: a two-group model turns the scores of all pairs, |mean|/sd with shrinkage accounted
               for, into probabilities of an edge, and the set of highest expected F1 is chosen. Where the data contain
-              little information it is large and mostly false, as `expected_fdr` tells.
+              little information it is large and mostly false; see `expected_fdr`.
             - "interval", the paper's rule: the credible interval of `level` (0.9) excludes zero.
             - "fdr": the largest set whose mean probability of no edge in the same two-group model, the expected false
               discovery rate, is at most `rate` (0.1).
@@ -177,6 +177,6 @@ class EdgeEstimates(ABC):
         if key.edges.shape != (expected := (len(self.query), len(self.names))):
             raise ValueError(
                 f"these edges have shape {key.edges.shape}, not {expected}: "
-                "give what select_edges of this posterior returned"
+                "use the result of select_edges of this posterior"
             )
         return key, level

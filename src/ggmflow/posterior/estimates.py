@@ -102,7 +102,7 @@ class EntryEstimates(ABC):
         """P(|association| > threshold) of every pair, (s, d), 0 for a variable and itself.
 
         Under a continuous posterior no partial correlation (or, for a column outside the query, regression weight; see
-        `association`) is exactly zero, so "an edge" means one that is larger than `threshold`.
+        `association`) is exactly zero, so "an edge" means an association larger than `threshold`.
         """
         threshold = check_threshold(threshold)
         draws = self.weighted_draws(weighted)

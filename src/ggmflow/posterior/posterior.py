@@ -51,7 +51,7 @@ class Posterior(EntryEstimates, EdgeEstimates, Predictions):
     Every matrix that is returned has a row for each query variable, in the order asked, and a column for each variable,
     in the order of the data: (s, d), which is (d, d) without a query. Values are in the working scale. With
     ``as_frame=True`` it is a DataFrame with the names of both; several quantiles, or the two ends of an interval, are
-    then below each other, with a first level of the index that tells them apart: ``frame.loc["lower"]``.
+    then below each other, with a first level of the index for the matrix: ``frame.loc["lower"]``.
 
     Estimates use `num_draws` draws made once, at first use. They are weighted by Pareto-smoothed importance weights if
     k̂ < 0.7 (a little less for fewer than 2200 draws); otherwise weights would increase the error and all draws count
@@ -157,7 +157,7 @@ class Posterior(EntryEstimates, EdgeEstimates, Predictions):
 
         Draws of this posterior, weighted where that is safe, start chains of the exact sampler, and the flow's error
         decreases with every sweep. The result's draws are the states of the second half of all chains, of equal weight;
-        its `refinement` tells how far the chains have converged, and how large the flow's error was.
+        its `refinement` holds the convergence of the chains and the size of the flow's error.
 
         Parameters
         ----------

@@ -17,7 +17,7 @@ Pairs = Float[np.ndarray, " m"]
 Chosen = Bool[np.ndarray, " m"]
 
 _POINTS = 8  # values of c
-_SIZE = np.geomspace(0.75, 12, 9)  # a: smaller values cannot be told from zero, larger ones need no finer grid
+_SIZE = np.geomspace(0.75, 12, 9)  # a: smaller values cannot be distinguished from zero, larger ones need no finer grid
 _SHARE = np.geomspace(0.3, 8, 12)  # π relative to its prior mean
 _NEIGHBOURS, _WORTH = 2, 4  # edges of a variable a priori, and the number of its pairs that this prior is worth
 _BOUND = 8.0  # larger scores are edges without doubt; they are cut so that they do not decide about the others

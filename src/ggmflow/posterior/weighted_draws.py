@@ -98,7 +98,7 @@ class WeightedDraws:
         """Whether importance weights lower the error of estimates, instead of adding more noise than they correct.
 
         Weights move the mean of a function h of an entry by Σ(w_i − 1/N)h_i. The square of that holds the bias they
-        remove and noise, Σ(w_i − 1/N)²(h_i − h̄)², which is also what they add to the variance. So they gain where it
+        remove and noise, Σ(w_i − 1/N)²(h_i − h̄)², which they also add to the variance. So they gain where it
         exceeds twice the noise, on average over all entries, for h = ω and h = (ω − ω̄)² in units of their variance.
         """
         return self._once("gains", self._gains)

@@ -19,7 +19,7 @@ from ggmflow.posterior.source import DrawsError
 
 MIN_DRAWS = 25  # fewer have no tail to fit
 _FEW = 0.1  # relative effective sample size below which the loss of accuracy is reported
-# If the log weights of the tail agree to this, the tail is bounded: what is left is rounding of densities.
+# If the log weights of the tail agree to this, the tail is bounded: they differ only by rounding of densities.
 _BOUNDED = 1e-3
 
 
