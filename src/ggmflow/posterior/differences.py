@@ -103,7 +103,7 @@ def compare(
     _check_comparable(first, second)
     rows = None if not permutations else _rows_of_both(first, second, check_count(permutations, "permutations"), data)
     draws = first.weighted_draws(), second.weighted_draws()
-    parts, entries = _both((first, second), draws)
+    parts, entries = _both(first, second)
     # At temperature T draws are √T times as wide as those of the posterior.
     p = 2 * ndtr(-np.sqrt(first.temperature or 1.0) * np.abs(_score(*parts)))
     fdr = _adjust(p)
@@ -220,9 +220,8 @@ def permutation_check(
 
     def largest(order: Int[np.ndarray, " n"], k: int) -> float:
         groups = pooled[order[:size]], pooled[order[size:]]
-        one, other = (_exact_posterior(jax.random.fold_in(key, 2 * k + j), X, like) for j, X in enumerate(groups))
-        parts, _ = _both((one, other), (one.draws, other.draws))
-        return float(np.max(np.abs(_score(*parts))))
+        posts = (_exact_posterior(jax.random.fold_in(key, 2 * k + j), X, like) for j, X in enumerate(groups))
+        return float(np.max(np.abs(_score(*_both(*posts)[0]))))
 
     exceeded = 0
     with counting_bar(progress, "permutations", permutations) as report:
@@ -250,16 +249,15 @@ def _exact_posterior(key: Key[Array, ""], rows: Float[np.ndarray, "n d"], like: 
     return Posterior(ChainSource(states), like.names, like.query, *condition, **options)
 
 
-def _both(
-    posts: tuple[Posterior, Posterior], draws: tuple[WeightedDraws, WeightedDraws]
-) -> tuple[tuple[Group, Group], tuple[np.ndarray, np.ndarray]]:
+def _both(first: Posterior, second: Posterior) -> tuple[tuple[Group, Group], tuple[np.ndarray, np.ndarray]]:
     """Both groups, pairs in the order of the first, and the positions of the pairs among the entries of each."""
-    own = np.flatnonzero(~draws[0].free.diagonal)
-    entries = own, _matching_entries(*draws)[own]
-    return (_group(posts[0], draws[0], entries[0]), _group(posts[1], draws[1], entries[1])), entries
+    own = np.flatnonzero(~first.draws.free.diagonal)
+    entries = own, _matching_entries(first.draws, second.draws)[own]
+    return (_group(first, entries[0]), _group(second, entries[1])), entries
 
 
-def _group(post: Posterior, draws: WeightedDraws, entries: Int[np.ndarray, " m"]) -> Group:
+def _group(post: Posterior, entries: Int[np.ndarray, " m"]) -> Group:
+    draws = post.weighted_draws()
     mean, variance = draws.association_moments(entries)
     kept = kept_share(draws, post.penalties)[entries]
     n_samples = None if post.scatter is None else post.scatter.n
