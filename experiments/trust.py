@@ -26,7 +26,7 @@ def draw_weights(ax: Axes, poor: gf.Posterior, good: gf.Posterior) -> None:
     """Importance weights from the largest down, for a poor flow and a good one."""
     styles = ((poor, ORANGE, "--", "published flow, 100 steps"), (good, BLUE, "-", "default flow, 400 steps"))
     for post, colour, style, name in styles:
-        weights = post._weights
+        weights = post.draws.importance
         assert weights is not None
         ranked = np.sort(weights.values)[::-1] * len(weights.values)
         label = f"{name}:\nk̂ = {weights.khat:.2f}, ESS = {weights.ess:.1%}"

@@ -108,8 +108,8 @@ def test_weights_of_both_groups_count():
     """Proposals weighted to an l_q target: means and sd are the weighted ones, quantiles of resampled pairs near."""
     posts = [posterior(WishartSource(S, N, LAM, Q), num_draws=20_000) for S in (S3, scatter(3, 12, seed=8))]
     found = gf.compare(*posts)
-    rho = [partial_correlation(post._matrix(post._sample.values.T))[:, 0, 2] for post in posts]
-    w = [post._weights.values for post in posts]
+    rho = [partial_correlation(post.draws.rows(slice(None)))[:, 0, 2] for post in posts]
+    w = [post.draws.weights for post in posts]
     means = [v @ x for v, x in zip(w, rho, strict=True)]
     row = found[(found["row"] == "a") & (found["column"] == "c")].iloc[0]
     assert row["difference"] == pytest.approx(means[1] - means[0])
@@ -183,7 +183,7 @@ def test_found_is_the_rule_of_benjamini_and_hochberg(rng):
     assert _adjust(np.zeros(0)).shape == (0,)
 
 
-def test_the_conclusion_says_what_the_table_holds(two):
+def test_the_conclusion_agrees_with_the_table(two):
     first, second = two
     table = gf.compare(first, second, rate=0.3)
     assert table.attrs["n_found"] > 0 and table.attrs["p_any"] == table["fdr"].min()
@@ -282,7 +282,7 @@ def test_fitted_models_against_weighted_wishart_draws(model):
         gf.compare(first, full.posterior(2.0, 1.0))
 
 
-def test_what_cannot_be_compared(two):
+def test_posteriors_that_cannot_be_compared(two):
     first, second = two
 
     def like(post, names=None, query=None, condition=(1.0, 1.0, 1.0)):

@@ -24,7 +24,7 @@ S = SCATTER.matrix
 
 
 def make_source(query, order, condition=CONDITION):
-    """An untrained flow: as good as any for what is tested here."""
+    """An untrained flow, which suffices here."""
     flow = build_flow(jax.random.key(0), "structured", S[np.ix_(order, order)], len(X), len(query), LOW, HIGH)
     return FlowSource(flow, condition, np.array(order), SCATTER)
 
@@ -54,7 +54,7 @@ def log_target(rows, query, lam, q):
 
 
 def test_rows_and_columns_are_those_of_the_data(case):
-    """log p̃, evaluated on the rows by another formula, is what the source says: only if every entry is in its place."""
+    """log p̃ of the source equals another formula evaluated on the rows, which needs every entry in its place."""
     source, query = case
     draws = source.sample(jax.random.key(1), 500)
     s = len(query)

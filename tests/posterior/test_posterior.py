@@ -1,4 +1,4 @@
-"""A posterior read from sources whose truth is known: exact Wishart, Wishart proposals of an l_q target, bad ones."""
+"""Posteriors of sources whose truth is known: exact Wishart, Wishart proposals of an l_q target, bad ones."""
 
 import html
 import io
@@ -14,9 +14,12 @@ from scipy import stats
 from scipy.special import multigammaln
 
 from ggmflow.model.precision import partial_correlation
-from ggmflow.posterior.edges import best_f1, edge_probability, score_pairs, two_groups
-from ggmflow.posterior.posterior import Draws, PoorFitWarning, Posterior
+from ggmflow.posterior.diagnostics import PoorFitWarning
+from ggmflow.posterior.edges import edge_probability, score_pairs
+from ggmflow.posterior.posterior import Draws, Posterior
 from ggmflow.posterior.source import ChainSource
+from ggmflow.posterior.two_groups import best_f1, two_groups
+from ggmflow.posterior.weights import Verdict
 from tests.support.oracles import log_factor, weighted_moments
 
 
@@ -138,7 +141,7 @@ def test_log_prob_is_the_wishart_density():
 
 def test_partial_correlations_are_averaged_per_draw():
     post = posterior(WishartSource(S3, N, LAM, exact=True), num_draws=500)
-    draws = post._matrix(post._sample.values.T)
+    draws = post.draws.rows(slice(None))
     np.testing.assert_allclose(post.partial_correlation(), partial_correlation(draws).mean(axis=0))
     np.testing.assert_allclose(post.association(), post.partial_correlation())
     off = ~np.eye(3, dtype=bool)
@@ -156,8 +159,7 @@ def test_weighted_mean_and_sd_are_those_of_the_target(query, full, blanket):
     order = np.arange(3) if query is None else np.array([3, 1, 0, 2])
     mean, sd, _ = weighted_moments(S[np.ix_(order, order)], N, LAM, Q, s=len(post.query), num_draws=400_000)
     mean, sd = mean[:, np.argsort(order)], sd[:, np.argsort(order)]
-    w = post._weights.values
-    values = post._matrix(post._sample.values.T)
+    w, values = post.draws.weights, post.draws.rows(slice(None))
     deviation = values - post.mean()
     both = np.sqrt(1 + len(w) / 400_000)  # the oracle has an error of its own
     error = both * np.sqrt(np.tensordot(w**2, deviation**2, 1))
@@ -169,7 +171,7 @@ def test_weighted_mean_and_sd_are_those_of_the_target(query, full, blanket):
     assert np.max(np.abs(post.mean(weighted=False) - mean) / error) > 10
 
 
-def test_weighted_quantiles_cover_what_they_say(full):
+def test_weighted_quantiles_have_their_coverage(full):
     """The target's mass below each quantile, by 400 000 other draws: 18 numbers at 4.5 se, false alarms 1e-4."""
     wishart = stats.wishart(df=N + 4, scale=np.linalg.inv(S3 + LAM * np.eye(3)))
     Omega = wishart.rvs(400_000, random_state=8)
@@ -178,7 +180,7 @@ def test_weighted_quantiles_cover_what_they_say(full):
     probs = np.array([0.05, 0.5, 0.95])
     quantiles = full.quantile(probs)
     below = np.stack([weights @ (Omega < edge).reshape(len(Omega), -1) for edge in quantiles])
-    draws, w = full._matrix(full._sample.values.T), full._weights.values
+    draws, w = full.draws.rows(slice(None)), full.draws.weights
     event = draws < quantiles[:, None]
     error = np.sqrt(np.einsum("n,pnij->pij", w**2, (event - probs[:, None, None, None]) ** 2)).reshape(3, -1)
     assert np.all(np.abs(below - probs[:, None]) < 4.5 * np.sqrt(1 + len(w) / 400_000) * error)
@@ -217,8 +219,8 @@ def terrible():
     return posterior(WishartSource(S3, N, LAM, Q, proposal=proposal))
 
 
-def test_a_poor_fit_warns_once_says_what_to_do_and_uses_plain_draws(terrible):
-    assert terrible.weighted is False  # asking is not an estimate
+def test_a_poor_fit_warns_once_with_advice_and_uses_plain_draws(terrible):
+    assert terrible.weighted is False  # reading the property is not an estimate
     with pytest.warns(PoorFitWarning) as caught:
         mean = terrible.mean()
         terrible.interval(), terrible.summary(), terrible.to_networkx(), terrible.mean(weighted=True)
@@ -230,7 +232,7 @@ def test_a_poor_fit_warns_once_says_what_to_do_and_uses_plain_draws(terrible):
     np.testing.assert_array_equal(mean, terrible.mean(weighted=False))
     assert not np.allclose(mean, terrible.mean(weighted=True))
     found = terrible.diagnostics()
-    assert found["khat"] > 0.7 and found["weighted"] is False and found["message"].startswith("Poor fit")
+    assert found.khat > 0.7 and found.weighted is False and found.verdict is Verdict.POOR
     assert "plain draws" in repr(terrible) and "Poor fit" in repr(terrible)
     assert terrible.summary().attrs["weighted"] is False and "plain draws" in terrible.summary().attrs["message"]
 
@@ -247,7 +249,7 @@ def test_weighted_draws_of_a_poor_fit_warn_plain_draws_do_not(terrible):
     with pytest.warns(PoorFitWarning, match="repeat") as caught:
         terrible.sample(10, random_state=0, weighted=True)
     assert caught[0].filename == __file__
-    terrible.mean()  # said once is enough
+    terrible.mean()  # it warns only once
 
 
 class Stub:
@@ -285,10 +287,11 @@ def test_few_effective_draws_cost_accuracy_not_correctness():
         PoorFitWarning, match="^Few draws are effective at λ = 1.*importance weights.*num_draws"
     ) as caught:
         post.mean()
-    assert "poor stand-in" not in str(caught[0].message)
-    message = post.diagnostics()["message"]
-    assert message.startswith("Fair fit: ") and message.endswith("that costs accuracy, not correctness.")
-    assert post._level() == "caution"
+    assert "poorly" not in str(caught[0].message)
+    found = post.diagnostics()
+    assert found.verdict is Verdict.FAIR and found.headline == "Fair fit"
+    assert found.message.endswith("that costs accuracy, not correctness.")
+    assert "#e69f00" in post._repr_html_()  # the colour of caution
 
 
 def test_sources_that_break_are_named():
@@ -306,10 +309,11 @@ def test_sources_that_break_are_named():
 def test_exact_draws_have_equal_weights():
     post = posterior(WishartSource(S3, N, LAM, Q, exact=True), num_draws=10)  # too few for k̂, which is not needed
     assert post.weighted is False
-    np.testing.assert_allclose(post.mean(), post._matrix(post._sample.values.mean(axis=1)))
+    np.testing.assert_allclose(post.mean(), post.draws.rows(slice(None)).mean(axis=0))
     np.testing.assert_array_equal(post.mean(weighted=True), post.mean(weighted=False))
     found = post.diagnostics()
-    assert found["elbo"] is None and found["khat"] is None and found["ess"] == 1 and "exact" in found["message"]
+    assert found["elbo"] is None and found["khat"] is None and found["ess"] == 1
+    assert found.verdict is Verdict.GOOD and found.headline == "Exact draws"
     assert post.sample(7, random_state=0, weighted=True).shape == (7, 3, 3)
 
 
@@ -336,7 +340,7 @@ def test_shapes_and_symmetry(full, blanket):
 def test_association_interval_is_that_of_its_draws(full, blanket):
     for post in (full, blanket):
         lower, upper = post.association_interval(0.8, weighted=False)
-        rows, query = post._matrix(post._sample.values.T), post.query  # the draws behind the estimates
+        rows, query = post.draws.rows(slice(None)), post.query  # the draws behind the estimates
         own = rows[:, np.arange(len(query)), query]
         other = own[:, :, None].repeat(len(post.names), axis=2)  # ω_ii where ω_jj is not known
         other[:, :, query] = own[:, None, :]
@@ -349,7 +353,7 @@ def test_association_interval_is_that_of_its_draws(full, blanket):
 
 def test_association_in_a_blanket(blanket):
     """Partial correlation between query variables, regression weight −ω_ij/ω_ii on the other columns."""
-    draws, w = blanket._matrix(blanket._sample.values.T), blanket._weights.values
+    draws, w = blanket.draws.rows(slice(None)), blanket.draws.weights
     d_b = -draws[:, 0, 1] / np.sqrt(draws[:, 0, 3] * draws[:, 1, 1])
     b_on_c = -draws[:, 1, 2] / draws[:, 1, 1]
     found = blanket.association()
@@ -422,8 +426,8 @@ def test_a_selection_names_its_rule_and_counts_pairs_once(rule, full, blanket):
         assert table.attrs["expected_fdr"] == found.expected_fdr
 
 
-def test_rules_are_what_they_say(full, blanket):
-    """Each from estimates that are tested elsewhere."""
+def test_rules_agree_with_their_definitions(full, blanket):
+    """Each is recomputed from estimates that other tests check."""
     for post in (full, blanket):
         own = np.arange(len(post.names)) == post.query[:, None]
         lower, upper = post.interval(0.6)
@@ -434,9 +438,10 @@ def test_rules_are_what_they_say(full, blanket):
         found = post.select_edges("probability", threshold=0.2, cut=0.6)
         np.testing.assert_array_equal(found.probability, post.edge_probability(0.2))
         np.testing.assert_array_equal(found.edges, found.probability > 0.6)
-        row, column = post._free.row[~post._free.diagonal], post._free.column[~post._free.diagonal]
+        free = post.draws.free
+        row, column = free.row[~free.diagonal], free.column[~free.diagonal]
         n = None if post.scatter is None else post.scatter.n
-        u, z, spread = score_pairs(post._sample, post._use(None), len(post.names), post.penalties, post.temperature, n)
+        u, z, spread = score_pairs(post.draws, post.penalties, post.temperature, n)
         np.testing.assert_allclose(z, np.abs(post.mean() / post.sd())[row, column])
         assert post.penalties == ((post.lam, post.q, 1.0),) and np.all(u > z)
         p = edge_probability(two_groups(u, len(post.names), spread), z, spread[1])
@@ -482,7 +487,7 @@ def test_edge_rules_use_the_weights_and_exact_draws_need_none(full):
 
 
 def test_strong_edges_are_found_among_many_pairs():
-    """A chain of 12 variables, 400 rows, no shrinkage to speak of: every edge, and at most five others.
+    """A chain of 12 variables, 400 rows, almost no shrinkage: every edge, and at most five others.
 
     Partial correlations of 0.4 have scores near 8. Of 60 seeds none missed an edge, one had more than five others and
     none more than four in the query's rows, so false alarms are about 2 %; the seed is fixed.
@@ -629,7 +634,7 @@ def test_random_state_decides_everything():
     assert not np.array_equal(first.sample(4), first.sample(4))
 
 
-def test_draws_are_made_once_and_not_by_looking():
+def test_draws_are_made_once_and_not_by_showing_the_object():
     source = WishartSource(S3, N, LAM, Q)
     post = posterior(source, num_draws=300)
     repr(post), post._repr_html_()
@@ -709,7 +714,7 @@ def test_a_good_fit_does_not_warn():
         posterior(WishartSource(S3, N, LAM, Q), num_draws=200).summary()
 
 
-def test_what_a_notebook_shows_of_a_posterior():
+def test_html_of_a_posterior_in_a_notebook():
     evil = "<script>alert(1)</script>"
     post = posterior(WishartSource(S3, N, LAM, Q), names=(evil, "$y$", "z"), num_draws=1000)
     shown = post._repr_html_()
@@ -720,7 +725,7 @@ def test_what_a_notebook_shows_of_a_posterior():
     assert f"{selection.n_edges} of 3 pairs ({selection.rule})" in shown and "● Good fit: Pareto k̂" in strip(shown)
 
 
-def test_looking_at_a_poor_fit_leaves_the_warning_for_the_first_estimate(terrible):
+def test_showing_a_poor_fit_leaves_the_warning_for_the_first_estimate(terrible):
     terrible.diagnostics()
     assert "● Poor fit" in strip(terrible._repr_html_())
     with pytest.warns(PoorFitWarning):

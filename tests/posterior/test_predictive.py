@@ -9,7 +9,7 @@ from sklearn.linear_model import LinearRegression
 
 import ggmflow as gf
 from ggmflow.posterior.posterior import PoorFitWarning, Posterior
-from ggmflow.posterior.predictive import mixture_quantile
+from ggmflow.posterior.predictive import mixture_quantile, regression_draws
 from ggmflow.posterior.source import ChainSource
 from tests.posterior.test_posterior import LAM, S3, S4, N, Q, WishartSource, posterior
 from tests.support.models import TABLE
@@ -72,7 +72,7 @@ def test_conditional_is_the_partitioned_covariance_of_every_draw(few):
             share = stats.norm.cdf(mine[column].to_numpy(), mean, np.sqrt(V)).mean(axis=0)
             np.testing.assert_allclose(share, prob, atol=1e-7)
     assert list(found.columns) == ["case", "variable", *COLUMNS]
-    assert found.attrs == {"level": 0.8, "weighted": False, "message": "The draws are exact, all of equal weight."}
+    assert found.attrs == {"level": 0.8, "weighted": False, "message": "Exact draws: all have equal weight."}
 
 
 def test_conditional_is_least_squares_with_many_rows(many):
@@ -175,7 +175,7 @@ def test_without_the_data_the_working_scale_is_used(few):
 def test_weights_are_used_as_in_other_estimates():
     """Draws of a Wishart that are weighted to an l_q target: the answer is the weighted average."""
     post = posterior(WishartSource(S3, N, LAM, Q), num_draws=5000)
-    draws, w = post._matrix(post._sample.values.T), post._weights.values
+    draws, w = post.draws.rows(slice(None)), post.draws.weights
     slope = -draws[:, 1, [0, 2]] / draws[:, 1, [1]]
     mean = slope @ [0.7, -1.0]
     found = post.conditional({"a": 0.7, "c": -1.0}).iloc[0]
@@ -194,7 +194,7 @@ def test_weights_are_used_as_in_other_estimates():
 
 
 def test_mixture_quantiles_of_hard_mixtures():
-    """Far apart, of very different widths, one draw of all the weight: the share below is what was asked."""
+    """Far apart, of very different widths, one draw of all the weight: the share below is the requested one."""
     rng = np.random.default_rng(0)
     mean = np.stack([np.r_[-50.0, 50.0, 0.0], np.r_[0.0, 0.0, 0.0], np.r_[1e6, 1e6 + 1, 1e6 + 2]], axis=1)[:, None]
     sd = np.array([[1e-3, 1.0, 30.0], [1.0, 100.0, 1e-2], [1.0, 1.0, 1.0]]).T[:, None]
@@ -226,7 +226,7 @@ def test_new_rows_are_the_multivariate_t_of_the_wishart():
         assert stats.kstest(x[:, j], stats.t(n + 2, scale=np.sqrt(Psi[j, j] / (n + 2))).cdf).pvalue > 1e-4
 
 
-def test_new_rows_of_a_fitted_model_look_like_the_data(model):
+def test_new_rows_of_a_fitted_model_resemble_the_data(model):
     """Through the estimator: 90 % predictive intervals of the columns hold about 90 % of the values fitted."""
     post = model("full").posterior(0.6, 1.0)
     x = post.predictive(4000, random_state=1)
@@ -273,7 +273,7 @@ def test_r_squared_of_one_draw(few):
 # --------------------------------------------------------------------------------------------------------------- query
 @pytest.fixture(scope="module")
 def block():
-    """Rows of d and b among five variables, with what the whole matrix says."""
+    """Rows of d and b among five variables, with the results of the whole matrix."""
     return exact(correlated(30, 0), lam=1.0, num_draws=20_000, query=["d", "b"])
 
 
@@ -379,7 +379,7 @@ def test_nonparanormal_predictions_are_invariant_and_in_the_data_scale():
         np.testing.assert_allclose(*scores, atol=1e-6)
     assert np.all((b["lower"] < b["mean"]) & (b["mean"] < b["upper"]))
     # Against brute force: 400 normals for each draw.
-    slope, variance = post._regression(np.array([1]))
+    slope, variance = regression_draws(post.draws, np.array([1]))
     w = post.scatter.to_working(given.reindex(columns=list(NAMES)).to_numpy())[0, [0, 2, 3, 4]]
     z = (slope[:, 0] @ w)[:, None] + np.sqrt(variance) * np.random.default_rng(0).normal(size=(500, 400))
     x = post.scatter.to_original(z[..., None], np.array([1]))[..., 0]
@@ -406,7 +406,7 @@ def test_an_ordinal_column_is_predicted_by_its_probabilities():
     table["b"] = np.digitize(table["b"], [-10, 20]) + 1
     post, _ = exact(table, transform="nonparanormal", num_draws=2000)
     given = table.loc[:5, ["a", "c", "d", "e"]]
-    slope, variance = post._regression(np.array([1]))
+    slope, variance = regression_draws(post.draws, np.array([1]))
     w = post.scatter.to_working(given.reindex(columns=list(NAMES)).to_numpy())[:, [0, 2, 3, 4]]
     fine = np.linspace(-6, 6, 200_001)
     grades = post.scatter.to_original(fine[:, None], np.array([1]))[:, 0]

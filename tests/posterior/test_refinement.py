@@ -1,4 +1,4 @@
-"""Exact chains from draws of a flow: they end at the exact posterior, and say how far the flow was from it."""
+"""Exact chains from draws of a flow: they converge to the exact posterior and measure the flow's error."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def test_a_poor_flow_is_refined_too_and_its_error_is_seen(model):
     good, exact = model("full").posterior(2.0, 0.5), Exact(model("full"), 2.0, 0.5, 1.0)
     start = gf.Posterior(pushed(good.source), good.names, good.query, 2.0, 0.5, 1.0)
     off = np.max(np.abs(start.mean(weighted=False) - exact.mean) / exact.sd)
-    assert off > 0.3  # or there would be nothing to see
+    assert off > 0.3  # otherwise the test would be empty
     post = start.refine(100)
     effective = 1 / (1 / min(post.refinement.ess, post.refinement.num_chains) + 1 / exact.ess)
     assert np.all(np.abs(post.mean() - exact.mean) < 5 * exact.sd / np.sqrt(effective))
@@ -65,7 +65,7 @@ def test_wrong_counts(model, wrong):
         model("full").posterior(2.0, 0.5).refine(num_chains=wrong)
 
 
-def test_no_data_is_a_scatter_too():
+def test_a_scatter_without_data():
     empty = gf.Scatter.without_data(3)
     assert empty.n == 0 and not empty.matrix.any()
     with pytest.raises(ValueError, match="positive number"):

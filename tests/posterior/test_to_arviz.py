@@ -89,7 +89,7 @@ def test_a_refined_posterior_has_its_chains(model, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_arviz_knows_rhat_and_ess_of_a_refined_posterior(model, tmp_path):
+def test_arviz_computes_rhat_and_ess_of_a_refined_posterior(model, tmp_path):
     """In memory and from a file. The diagonal of associations is constant, so it has neither."""
     post = model("full").posterior(2.0, 0.5).refine(50, random_state=1)
     export(post, tmp_path / "draws.nc", "netcdf")

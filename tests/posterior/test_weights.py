@@ -33,7 +33,7 @@ def test_effective_sample_size_is_its_formula(rng):
     assert ess == pytest.approx(np.sqrt(2 * 1.5**2 - 1) / 1.5**2, rel=0.05)
 
 
-def test_khat_knows_a_proposal_that_is_too_narrow(rng):
+def test_khat_detects_a_proposal_that_is_too_narrow(rng):
     """For scale σ < 1 the weights have a Pareto tail with k = 1 − σ²: 0.91 at σ = 0.3, which is beyond use."""
     weights = importance_weights(normal_ratio(rng, 0.3, 4000)[1])
     assert weights.khat > 0.7 and not weights.reliable and weights.poor
@@ -92,7 +92,7 @@ def test_draws_without_a_density_are_counted_not_hidden(bad):
         importance_weights(np.full(30, bad))
 
 
-def test_too_few_draws_to_tell():
+def test_too_few_draws_for_khat():
     weights = importance_weights(np.linspace(0, 1, 24))
     assert np.isnan(weights.khat) and not weights.reliable and weights.poor
     assert "24 draws are too few" in str(weights)
@@ -168,7 +168,7 @@ def test_one_draw_is_all_its_quantiles():
 
 
 # ---------------------------------------------------------------------------------------------------------- resampling
-def test_resampling_repeats_a_draw_as_its_weight_says(rng):
+def test_resampling_repeats_a_draw_in_proportion_to_its_weight(rng):
     weights = rng.uniform(size=50)
     weights /= weights.sum()
     chosen = resample(rng, weights, 1000)

@@ -17,7 +17,7 @@ from ggmflow.data import table
 from ggmflow.data.scatter import Scatter
 from ggmflow.model import conditions
 from ggmflow.model.conditions import Ranges, find_ranges
-from ggmflow.posterior.edges import find_rule
+from ggmflow.posterior.edge_rules import find_rule
 from ggmflow.posterior.source import as_key
 from ggmflow.train.loop import default_settings
 from tests.support import hostile, hostile_files, hostile_questions, hostile_tables

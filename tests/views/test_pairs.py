@@ -28,7 +28,7 @@ def test_numbers_equal_those_of_the_posterior(model, kind, rule):
 def test_association_interval_holds_the_quantiles_of_the_draws(model):
     """Unweighted draws of a full matrix: partial correlations are computed from each matrix by itself."""
     post = model("full").posterior(2.0, 0.5, num_draws=400)
-    rows = post._rows(slice(None))
+    rows = post.draws.rows(slice(None))
     scale = np.sqrt(np.einsum("kii->ki", rows))
     expected = np.quantile(-rows / scale[:, :, None] / scale[:, None, :], [0.1, 0.9], axis=0, method="hazen")
     lower, upper = post.association_interval(0.8, weighted=False)

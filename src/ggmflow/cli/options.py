@@ -1,9 +1,11 @@
 """Arguments and options of the commands: type, name on the command line, and help, each declared once."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+from ggmflow.posterior.edge_rules import EDGE_RULES
 
 _DATA, _MODEL, _RUN, _CONDITION = "Data", "Model", "Run", "Condition"
 MOST_STEPS, MOST_SEED = 10**8, 2**32 - 1
@@ -71,10 +73,12 @@ Q = Annotated[
     typer.Option(help="Exponent q; default: that of highest evidence.", rich_help_panel=_CONDITION, show_default=False),
 ]
 Level = Annotated[float, typer.Option(help="Level of the credible intervals.")]
-Rule = Annotated[
-    Literal["f1", "interval", "fdr", "probability"],
-    typer.Option(help="Rule that selects edges; interval: the credible interval excludes zero."),
-]
+if TYPE_CHECKING:
+    RuleKey = str
+else:
+    RuleKey = Literal[tuple(EDGE_RULES)]
+_RULES = "; ".join(f"{rule.key}: {rule.help}" for rule in EDGE_RULES.values())
+Rule = Annotated[RuleKey, typer.Option(help=f"Rule that selects edges. {_RULES}.")]
 Refine = Annotated[
     bool,
     typer.Option("--refine", help="Exact draws, by chains that start at the flow's; also measures the flow's error."),

@@ -6,7 +6,7 @@ from jaxtyping import Int
 
 from ggmflow.data.scatter import Scatter
 from ggmflow.model.conditions import Choice, Ranges
-from ggmflow.posterior.notebook_html import Level, card, name_some
+from ggmflow.posterior.notebook_html import Level, name_some, notebook_html
 
 _SKIPPED = 0.05  # share of skipped steps from which training is doubtful
 
@@ -48,12 +48,12 @@ def summary_html(
         "Highest evidence": "select() finds it" if choice is None else _choice_text(choice),
     }
     level, verdict = _verdict(status, int(last["step"]), float(last["ess"]), int(last["skipped"]))
-    return card(title, facts, level, verdict)
+    return notebook_html(title, facts, level, verdict)
 
 
 def unfitted_html(title: str) -> str:
     """HTML of a model before `fit`."""
-    return card(title, {}, "open", "Not trained yet: call fit(X).")
+    return notebook_html(title, {}, "open", "Not trained yet: call fit(X).")
 
 
 def _choice_text(choice: Choice) -> str:

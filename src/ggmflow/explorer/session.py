@@ -199,7 +199,7 @@ class Session:
             inside = int(view.pairs["j"].iloc[pair]) in self.model.query_
             self._show("clicked", texts.pair_heading(view, pair, is_partial_correlation=inside))
         if start is not None:
-            self._show("state", texts.edge_summary(view, state))
+            self._show("state", texts.edge_summary(view))
             self._show("listed", texts.table_heading(view))
             at_rest = view.posterior.num_draws >= pairs.num_draws_of(self.model)
             self._show("trust", texts.quality(view, perf_counter() - start, at_rest))

@@ -10,16 +10,11 @@ import numpy as np
 from jaxtyping import Int
 
 from ggmflow.estimator.graphical_flow import GraphicalFlow
+from ggmflow.posterior.edge_rules import menu_entries
 from ggmflow.views.pairs import View
 
-# The menu of edge rules: label → rule, and level of the intervals.
-RULES = {
-    "Highest expected F1 (default)": ("f1", 0.9),
-    "80 % interval excludes zero": ("interval", 0.8),
-    "90 % interval excludes zero": ("interval", 0.9),
-    "95 % interval excludes zero": ("interval", 0.95),
-    "False discovery rate below 10 %": ("fdr", 0.9),
-}
+# The menu of edge rules: label → key of the rule, and level of the intervals.
+RULES = {label: (rule.key, values.get("level", 0.9)) for label, (rule, values) in menu_entries().items()}
 # Columns of the table of edges, with their titles.
 COLUMNS = {
     "row": "variable",

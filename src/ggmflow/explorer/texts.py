@@ -9,7 +9,7 @@ import html
 import numpy as np
 
 from ggmflow.explorer.prepared import Prepared
-from ggmflow.explorer.state import State
+from ggmflow.posterior.edge_rules import EDGE_RULES
 from ggmflow.views.pairs import View
 
 LEGEND = (
@@ -17,7 +17,6 @@ LEGEND = (
     "<span class=key style='border-color:#d95f02;border-top-style:dashed'></span>negative"
     "<span class=faint style='margin-left:14px'>width: size of the association. Click a node or an edge.</span>"
 )
-_STATES_FDR = ("f1", "fdr")  # rules whose description gives the expected false discovery rate
 
 
 def heading(title: str, more: str, style: str = "faint") -> str:
@@ -42,7 +41,7 @@ def evidence_heading(prepared: Prepared) -> str:
     return heading("Evidence", "drag the ring; ★ is the best")
 
 
-def edge_summary(view: View, state: State) -> str:
+def edge_summary(view: View) -> str:
     """The number of edges, and the rule that selects them."""
     count = "no edges" if not view.n_edges else "1 edge" if view.n_edges == 1 else f"{view.n_edges} edges"
     summary = f"<h2>{count}</h2> of {len(view.pairs)} pairs ({view.density:.1%})"
@@ -52,7 +51,7 @@ def edge_summary(view: View, state: State) -> str:
             "narrow for intervals and probabilities. Edges are those of the rule on the left, applied to these draws."
             "</div>"
         )
-    if view.n_edges and state.rule not in _STATES_FDR:
+    if view.n_edges and not EDGE_RULES[view.selection.key].states_fdr:
         summary += f", {view.expected_fdr:.0%} of them false by expectation"
     return f"{summary}<br><span class=faint>{html.escape(view.rule)}</span>"
 

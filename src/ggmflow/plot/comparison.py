@@ -91,7 +91,7 @@ def edge_intervals(
         handles += ax.plot(values, np.arange(len(pairs)), label=label, zorder=4, **style)
     ax.set_xlabel(scale_name("association", post))
     legend_below(ax, handles)
-    set_title(ax, title or _condition(post))
+    set_title(ax, title or post.condition_text)
     return ax
 
 
@@ -158,7 +158,7 @@ def against_graphical_lasso(
     ]
     legend_below(ax, handles)
     open_frame(ax)
-    set_title(ax, title or _condition(post))
+    set_title(ax, title or post.condition_text)
     return ax
 
 
@@ -338,7 +338,3 @@ def _associations(post: Posterior, estimate: ArrayLike, label: str) -> Float[np.
     if rows.shape != (shape := (len(post.query), len(post.names))):
         raise ValueError(f"{label!r} must be a matrix of shape {shape}, it has shape {rows.shape}")
     return association(rows, post.query)
-
-
-def _condition(post: Posterior) -> str:
-    return post._where().removeprefix(" at ")

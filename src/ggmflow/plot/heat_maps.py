@@ -12,7 +12,6 @@ from ggmflow.plot.pairs import scale_name
 from ggmflow.plot.style import DOUBT, SIGNED, SMALL, new_axes, room_for, set_title, short
 from ggmflow.plot.ticks import set_names
 from ggmflow.posterior.posterior import Posterior
-from ggmflow.posterior.weights import blocks
 
 Uncertainty = Literal["sd", "sign"]
 
@@ -65,12 +64,8 @@ def heat_map(
 
 def association_sd(post: Posterior) -> Float[np.ndarray, "s d"]:
     """Posterior standard deviation of every association, (s, d); 0 for a variable and itself."""
-    sample, w = post._sample, post._use(None)
-    out = np.empty(len(sample.values))
-    for part in blocks(*sample.values.shape):
-        draws = sample.association_draws(part)
-        out[part] = np.sqrt((draws - (draws @ w)[:, None]) ** 2 @ w)
-    return post._matrix(np.where(sample.free.diagonal, 0.0, out))
+    draws = post.weighted_draws()
+    return draws.matrix(draws.association_sd())
 
 
 def _posterior_map(
@@ -89,7 +84,7 @@ def _posterior_map(
     if uncertainty is None:
         _bar(ax, _draw(ax, mean, None, "equal" if whole else "auto"), f"{scale}: mean")
         _label(ax, names, rows)
-        set_title(ax, title or _condition(post))
+        set_title(ax, title or post.condition_text)
         return ax
     if uncertainty not in ("sd", "sign"):
         raise ValueError(f"uncertainty must be 'sd', 'sign' or None, got {uncertainty!r}")
@@ -112,7 +107,7 @@ def _posterior_map(
         places = "upper rows", "lower rows"
     _bar(ax, second, f"{meaning} ({places[1]})")
     _bar(ax, first, f"{scale} ({places[0]})")
-    set_title(ax, title or _condition(post))
+    set_title(ax, title or post.condition_text)
     return ax
 
 
@@ -134,7 +129,3 @@ def _bar(ax: Axes, image: AxesImage, label: str) -> None:
 def _label(ax: Axes, names: Sequence[str], rows: Sequence[str]) -> None:
     set_names(ax.xaxis, names, vertical=True)
     set_names(ax.yaxis, rows)
-
-
-def _condition(post: Posterior) -> str:
-    return post._where().removeprefix(" at ")

@@ -102,11 +102,11 @@ def strongest(post: Posterior, count: int) -> Positions:
 
 def draws_of(post: Posterior, pairs: Positions, scale: Scale = "association") -> Float[np.ndarray, "m N"]:
     """Return draws of the association, or of the entry of Ω, of each pair."""
-    where = post._free.position[pairs[:, 0], pairs[:, 1]]
+    where = post.draws.free.position[pairs[:, 0], pairs[:, 1]]
     if scale == "association":
-        return post._sample.association_draws(where)
+        return post.draws.association_draws(where)
     if scale == "precision":
-        return post._sample.values[where]
+        return post.draws.entries[where]
     raise ValueError(f"scale must be 'association' or 'precision', got {scale!r}")
 
 
@@ -115,7 +115,7 @@ def quantiles_of(
 ) -> Float[np.ndarray, "k m"]:
     """Return posterior quantiles of the association, or of the entry of Ω, of each pair."""
     values = draws_of(post, pairs, scale)
-    return weighted_quantile(values, sort_order(values), post._use(None), np.asarray(probs, float))
+    return weighted_quantile(values, sort_order(values), post.weighted_draws().weights, np.asarray(probs, float))
 
 
 def three_probs(level: float) -> tuple[float, float, float]:
@@ -150,12 +150,13 @@ def ask(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PoorFitWarning)
             answers.append(question(post))
-        if post._weights is not None and post._weights.poor:
-            poor.append((post._weights.ess, f"{post._where()}: {post._weights}"))
+        weights = post.draws.importance
+        if weights is not None and weights.poor:
+            poor.append((weights.ess, f"{post.condition_text}: {weights}"))
     if poor:
         message = (
             f"at {len(poor)} of {len(answers)} conditions the fitted distribution is a poor stand-in for the "
-            f"posterior; the worst is{min(poor)[1]}. See plot.fit_quality(model)"
+            f"posterior; the worst is at {min(poor)[1]}. See plot.fit_quality(model)"
         )
         warnings.warn(message, PoorFitWarning, stacklevel=3)
     return answers

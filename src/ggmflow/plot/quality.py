@@ -74,7 +74,7 @@ def weight_tail(post: Posterior, *, title: str | None = None, ax: Axes | None = 
     -------
     Axes
     """
-    weights = post._weights
+    weights = post.draws.importance
     if weights is None:
         raise ValueError("exact draws have no importance weights: there is nothing to draw")
     ax = new_axes(ax)
@@ -126,9 +126,8 @@ def fit_quality(
     ess, khat = np.empty((2, len(qs), len(lams)))
     for i, each_q in enumerate(qs.tolist()):
         for j, each in enumerate(lams.tolist()):
-            weights = model.posterior(each, each_q, temperature, num_draws=num_draws)._weights
-            assert weights is not None, "draws of a flow have weights"
-            ess[i, j], khat[i, j] = weights.ess, weights.khat
+            known = model.posterior(each, each_q, temperature, num_draws=num_draws).diagnostics()
+            ess[i, j], khat[i, j] = known.ess, known.khat
     limit = khat_limit(num_draws)
     ax = new_axes(ax, 5.4, 3.6)
     image = ax.imshow(ess, cmap="cividis", vmin=0, vmax=1, origin="lower", aspect="auto", interpolation="nearest")

@@ -1,4 +1,4 @@
-"""Two posteriors of the same variables, pair by pair: how much does an association differ between two groups?
+"""Differences between two groups: the association of each pair in two posteriors of the same variables.
 
     δ_ij = ρ_ij(Ω″) − ρ_ij(Ω′),     Ω′ ~ p(Ω | X′),  Ω″ ~ p(Ω | X″), independent
     u_ij = √T (ρ̄″/σ″² − ρ̄′/σ′²) / √(v″/σ″² + v′/σ′²)     about N(0, 1) where the groups do not differ
@@ -11,7 +11,6 @@ controls the false discovery rate over all pairs.
 """
 
 from collections.abc import Sequence
-from numbers import Real
 from typing import Any, NamedTuple
 
 import jax
@@ -22,15 +21,17 @@ from scipy.special import ndtr
 
 from ggmflow import gibbs
 from ggmflow.data.scatter import Scatter
+from ggmflow.posterior.arguments import check_count, check_rate, check_tails, check_threshold
 from ggmflow.posterior.edges import kept_share, overconfidence
-from ggmflow.posterior.posterior import Posterior, _check_threshold, _tails, check_count
+from ggmflow.posterior.posterior import Posterior
 from ggmflow.posterior.source import ChainSource, RandomState, as_key
-from ggmflow.posterior.weights import blocks, resample, sort_order, weighted_quantile
+from ggmflow.posterior.weighted_draws import WeightedDraws
+from ggmflow.posterior.weights import blocks, sort_order, weighted_quantile
 from ggmflow.train.progress import counting_bar
 
 _COLUMNS = ("row", "column", "difference", "sd", "lower", "upper", "p_positive", "p_different", "fdr", "found")
-_SEED = 0  # of the pairing, which is all that is random
-_CONSTANT = 1e-8  # standard deviation, in the working scale, of a column of one value
+_SEED = 0  # of the pairing of draws
+_CONSTANT = 1e-8  # standard deviation, in the working scale, below which a column is constant
 _CHAINS: dict[str, Any] = {
     "num_chains": 16,
     "num_draws": 60,
@@ -54,25 +55,25 @@ def compare(
     random_state: RandomState = 0,
     progress: bool = True,
 ) -> pd.DataFrame:
-    """How the association of each pair of variables differs between two groups.
+    """Difference of the association of each pair of variables between two groups.
 
     Parameters
     ----------
     first, second
         Posteriors of different data, of the same variables (in any order), the same query, and the same λ, q and T: the
-        prior shrinks associations, so other values would make equal groups look different. Two averages over λ and q
+        prior shrinks associations, so other values would make equal groups differ. Two averages over λ and q
         may be compared, too.
     level
         Of the credible intervals of differences.
     threshold
-        How large a difference matters.
+        Size of a difference that matters.
     names
-        What to call the groups.
+        Names of the groups.
     rate
         False discovery rate, over all pairs, at which differences are found.
     permutations
-        How many random divisions of all rows into two groups of the same sizes to compare in the same way, by exact
-        chains: a check that needs no assumption about the scores. Each takes some seconds for tens of variables.
+        Number of random divisions of all rows into two groups of the same sizes that are compared in the same way, by
+        exact chains: a check that needs no assumption about the scores. Each takes some seconds for tens of variables.
     data : (X_first, X_second), optional
         The rows of both groups, which permutations need.
     random_state : int, numpy Generator or RandomState, or None
@@ -89,7 +90,7 @@ def compare(
         pair by itself: among many equal pairs some exclude zero.
 
         `attrs` holds level, threshold, rate, lam, q, temperature; n_found; p_any, a p-value of "no pair differs"
-        (Simes); permutation_p, that of the permutations (None without); conclusion, all this in a sentence; and
+        (Simes); permutation_p, that of the permutations (None without); conclusion, a sentence with these numbers; and
         messages, those of each group's `diagnostics`.
 
     Notes
@@ -97,16 +98,17 @@ def compare(
     For a variable outside the query, association is a regression weight in the working scale, which is that of each
     group's own standard deviations.
     """
-    (low, high), threshold, (one, other) = _tails(level), _check_threshold(threshold), _check_labels(names)
-    _check_rate(rate)
+    tails, threshold, (one, other) = check_tails(level), check_threshold(threshold), _check_labels(names)
+    check_rate(rate)
     _check_comparable(first, second)
     rows = None if not permutations else _rows_of_both(first, second, check_count(permutations, "permutations"), data)
+    draws = first.weighted_draws(), second.weighted_draws()
     parts, entries = _both(first, second)
     # At temperature T draws are √T times as wide as those of the posterior.
     p = 2 * ndtr(-np.sqrt(first.temperature or 1.0) * np.abs(_score(*parts)))
     fdr = _adjust(p)
     n_found = int(np.sum(fdr <= rate))
-    labels, free = np.array(first.names, dtype=object), first._free
+    labels, free = np.array(first.names, dtype=object), draws[0].free
     columns = {
         "row": labels[first.query[free.row[entries[0]]]],
         "column": labels[free.column[entries[0]]],
@@ -114,7 +116,7 @@ def compare(
         other: parts[1].mean,
         "difference": parts[1].mean - parts[0].mean,
         "sd": np.sqrt(parts[0].variance + parts[1].variance),
-        **_differences(first, second, entries, (low, high), threshold),
+        **_differences(draws, entries, tails, threshold),
         "fdr": fdr,
         "found": fdr <= rate,
     }
@@ -133,28 +135,27 @@ def compare(
         "p_any": float(fdr.min(initial=1.0)),
         "permutation_p": None if check is None else check.p,
         "conclusion": _conclusion(n_found, len(table), float(rate), fdr, check),
-        "messages": {one: first._message(), other: second._message()},
+        "messages": {one: first.diagnostics().message, other: second.diagnostics().message},
     }
     return table
 
 
 def _differences(
-    first: Posterior,
-    second: Posterior,
+    draws: tuple[WeightedDraws, WeightedDraws],
     entries: tuple[Int[np.ndarray, " m"], Int[np.ndarray, " m"]],
     tails: tuple[float, float],
     threshold: float,
 ) -> dict[str, Pairs]:
     """Intervals and probabilities of δ, from draws of both groups paired at random."""
-    num_pairs = max(first.num_draws, second.num_draws)
+    num_pairs = max(each.num_draws for each in draws)
     rng = np.random.default_rng(_SEED)
-    # In random order: draws of two flows from the same seed come from the same noise, and must not stay side by side.
-    chosen = [resample(rng, post._use(None), num_pairs) for post in (first, second)]
+    # In random order: draws of two flows from the same seed come from the same noise, and must not be paired.
+    chosen = [each.resample(rng, num_pairs) for each in draws]
     equal = np.full(num_pairs, 1 / num_pairs)
     numbers = np.empty((4, len(entries[0])))
     for part in blocks(len(entries[0]), num_pairs):
-        draws = [post._sample.association_draws(at[part]) for post, at in zip((first, second), entries, strict=True)]
-        difference = draws[1][:, chosen[1]] - draws[0][:, chosen[0]]
+        values = [each.association_draws(at[part]) for each, at in zip(draws, entries, strict=True)]
+        difference = values[1][:, chosen[1]] - values[0][:, chosen[0]]
         interval = weighted_quantile(difference, sort_order(difference), equal, np.array(tails))
         positive, large = (difference > 0).mean(axis=1), (np.abs(difference) > threshold).mean(axis=1)
         numbers[:, part] = [*interval, positive, large]
@@ -171,7 +172,7 @@ class Group(NamedTuple):
     kept : (m,) array
         σ², the data's share of information.
     wider : float
-        How much wider the sampling distribution of the mean is than the posterior (`edges.overconfidence`).
+        Width of the sampling distribution of the mean, relative to the posterior's (`edges.overconfidence`).
     """
 
     mean: Pairs
@@ -181,7 +182,7 @@ class Group(NamedTuple):
 
 
 class PermutationCheck(NamedTuple):
-    """How many of so many random divisions have a largest |u| that is at least that of the groups."""
+    """The number of random divisions, and of those whose largest |u| is at least that of the groups."""
 
     exceeded: int
     permutations: int
@@ -224,7 +225,7 @@ def permutation_check(
 
     exceeded = 0
     with counting_bar(progress, "permutations", permutations) as report:
-        observed = largest(np.arange(len(pooled)), 0)  # by the same chains, for a like comparison
+        observed = largest(np.arange(len(pooled)), 0)  # by the same kind of chains
         for k in range(permutations):
             exceeded += largest(rng.permutation(len(pooled)), k + 1) >= observed
             report()
@@ -236,7 +237,7 @@ def _exact_posterior(key: Key[Array, ""], rows: Float[np.ndarray, "n d"], like: 
     X = rows - rows.mean(axis=0)
     if like.scatter is not None and _has_unit_variances(like.scatter):
         scale = X.std(axis=0)
-        X /= np.where(scale > _CONSTANT, scale, 1.0)  # a rare value may be missing from a division
+        X /= np.where(scale > _CONSTANT, scale, 1.0)  # a division may lack a column's rare value
     d, s = len(like.names), len(like.query)
     order = np.append(like.query, np.setdiff1d(np.arange(d), like.query))
     scatter = Scatter(X.T @ X, len(X), np.zeros(d), np.ones(d), like.names)
@@ -249,20 +250,16 @@ def _exact_posterior(key: Key[Array, ""], rows: Float[np.ndarray, "n d"], like: 
 
 
 def _both(first: Posterior, second: Posterior) -> tuple[tuple[Group, Group], tuple[np.ndarray, np.ndarray]]:
-    """Both groups, pairs in the order of the first, and which entries of each these are."""
-    mine = np.flatnonzero(~first._free.diagonal)
-    entries = mine, _matching_entries(first, second)[mine]
+    """Both groups, pairs in the order of the first, and the positions of the pairs among the entries of each."""
+    own = np.flatnonzero(~first.draws.free.diagonal)
+    entries = own, _matching_entries(first.draws, second.draws)[own]
     return (_group(first, entries[0]), _group(second, entries[1])), entries
 
 
 def _group(post: Posterior, entries: Int[np.ndarray, " m"]) -> Group:
-    w, sample = post._use(None, depth=3), post._sample
-    mean, variance = np.empty(len(entries)), np.empty(len(entries))
-    for part in blocks(len(entries), post.num_draws):
-        draws = sample.association_draws(entries[part])
-        mean[part] = draws @ w
-        variance[part] = (draws - mean[part, None]) ** 2 @ w
-    kept = kept_share(sample, w, post.penalties)[entries]
+    draws = post.weighted_draws()
+    mean, variance = draws.association_moments(entries)
+    kept = kept_share(draws, post.penalties)[entries]
     n_samples = None if post.scatter is None else post.scatter.n
     wider = overconfidence(n_samples, len(post.names), float(np.median(kept)) if kept.size else 1.0)
     return Group(mean, variance, kept, wider)
@@ -276,7 +273,7 @@ def _score(first: Group, second: Group) -> Pairs:
 
 
 def _adjust(p: Pairs) -> Pairs:
-    """Smallest false discovery rate at which each is found, by Benjamini and Hochberg's rule."""
+    """Smallest false discovery rate at which each pair is found, by Benjamini and Hochberg's rule."""
     order = np.argsort(p)
     raised = p[order] * p.size / np.arange(1, p.size + 1)
     out = np.empty_like(p)
@@ -297,13 +294,12 @@ def _conclusion(n_found: int, n_pairs: int, rate: float, fdr: Pairs, check: Perm
     return f"{text}. The largest difference is reached in {divisions} (p = {check.p:.2g})."
 
 
-def _matching_entries(first: Posterior, second: Posterior) -> Int[np.ndarray, " D"]:
+def _matching_entries(first: WeightedDraws, second: WeightedDraws) -> Int[np.ndarray, " D"]:
     """For each free entry of the first, the entry of the second that is the same pair of variables."""
     column = np.array([second.names.index(name) for name in first.names])
     row_of = np.empty(len(column), np.intp)
     row_of[second.query] = np.arange(len(second.query))
-    free = first._free
-    return second._free.position[row_of[column[first.query[free.row]]], column[free.column]]
+    return second.free.position[row_of[column[first.query[first.free.row]]], column[first.free.column]]
 
 
 def _check_comparable(first: Posterior, second: Posterior) -> None:
@@ -359,11 +355,6 @@ def _rows_of_both(
                 f"data has {len(X)} rows for a posterior of {post.scatter.n:g}: give the rows it was fitted to"
             )
     return rows[0], rows[1][:, [second.names.index(name) for name in first.names]]
-
-
-def _check_rate(rate: float) -> None:
-    if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 < float(rate) < 1:
-        raise ValueError(f"rate must be a number between 0 and 1, such as 0.1, got {rate!r}")
 
 
 def _has_unit_variances(scatter: Scatter) -> bool:

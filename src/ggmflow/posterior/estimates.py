@@ -1,121 +1,150 @@
-"""Weighted estimates for every free entry of a precision matrix: Σ_i w_i f(ω_i), quantiles, probabilities.
+"""Estimates for every entry of Ω as matrices (s, d), or DataFrames with names, from weighted draws."""
 
-Association of i and j: the partial correlation −ω_ij/√(ω_ii ω_jj), or, where ω_jj is not among the entries, the weight
-−ω_ij/ω_ii of x_j in the regression of x_i on all other variables.
-"""
-
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, final
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
-from ggmflow.model.precision import FreeEntries
-from ggmflow.posterior.weights import blocks, sort_order, weighted_quantile
+from ggmflow.posterior.arguments import check_probs, check_tails, check_threshold
+from ggmflow.posterior.weighted_draws import WeightedDraws
 
-Weights = Float[np.ndarray, " N"]
-Entries = Float[np.ndarray, " D"]
-# What an estimate with an argument `as_frame` gives: an array (..., s, d), or if that is true a DataFrame.
+# Result of an estimate with an argument `as_frame`: an array (..., s, d), or if that is true a DataFrame.
 Matrix = Float[np.ndarray, "*k s d"] | Any
-ENDS = ("lower", "upper")  # of an interval
+_ENDS = ("lower", "upper")  # of an interval
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """Draws of the free entries. Every method takes weights, (N,) with sum one, and gives one number per entry, (D,).
+class EntryEstimates(ABC):
+    """Estimates for every entry, given draws. Every method takes these arguments:
 
-    Attributes
+    Parameters
     ----------
-    values : (D, N) array
-        Entries first: each is sorted and averaged by itself.
-    free : FreeEntries
-        Where the entries stand in the matrix.
+    weighted
+        Whether to use importance weights; None decides by the property `weighted`.
+    as_frame
+        Whether to return a DataFrame with names instead of an array.
     """
 
-    values: Float[np.ndarray, "D N"]
-    free: FreeEntries
+    @abstractmethod
+    def weighted_draws(self, weighted: bool | None = None) -> WeightedDraws:
+        """The draws, with the weights that an estimate uses."""
 
-    def mean(self, w: Weights) -> Entries:
-        """Mean of each entry."""
-        return self.values @ w
+    def mean(self, *, weighted: bool | None = None, as_frame: bool = False) -> Matrix:
+        """Posterior mean of every entry, (s, d)."""
+        draws = self.weighted_draws(weighted)
+        return frame_of(draws, draws.mean(), as_frame)
 
-    def sd(self, w: Weights) -> Entries:
-        """Standard deviation of each entry."""
-        mean = self.mean(w)
-        return np.sqrt(self._expect(lambda part: (self.values[part] - mean[part, None]) ** 2, w))
+    def sd(self, *, weighted: bool | None = None, as_frame: bool = False) -> Matrix:
+        """Posterior standard deviation of every entry, (s, d)."""
+        draws = self.weighted_draws(weighted)
+        return frame_of(draws, draws.sd(), as_frame)
 
-    def power(self, q: float, w: Weights) -> Entries:
-        """E|ω|^q of each entry."""
-        return self._expect(lambda part: np.abs(self.values[part]) ** q, w)
+    def median(self, *, weighted: bool | None = None, as_frame: bool = False) -> Matrix:
+        """Posterior median of every entry, (s, d)."""
+        draws = self.weighted_draws(weighted)
+        return frame_of(draws, draws.quantile([0.5])[0], as_frame)
 
-    def quantile(self, probs: Sequence[float] | np.ndarray, w: Weights) -> Float[np.ndarray, "k D"]:
-        """Quantiles of each entry at k probabilities."""
-        return weighted_quantile(self.values, self._order, w, np.asarray(probs, np.float64))
+    def quantile(self, probs: ArrayLike, *, weighted: bool | None = None, as_frame: bool = False) -> Matrix:
+        """Posterior quantiles of every entry: (s, d) for one probability, (k, s, d) for k of them.
 
-    def excludes_zero(self, lower: Entries, upper: Entries) -> Bool[np.ndarray, " D"]:
-        """Which intervals of off-diagonal entries do not hold zero."""
-        return ~self.free.diagonal & ((lower > 0) | (upper < 0))
-
-    def association(self, w: Weights) -> Entries:
-        """Mean association of each pair; 1 for a variable and itself."""
-        return np.where(self.free.diagonal, 1.0, self._expect(self.association_draws, w))
-
-    def association_quantile(self, probs: Sequence[float] | np.ndarray, w: Weights) -> Float[np.ndarray, "k D"]:
-        """Quantiles of the association of each pair at k probabilities; 1 for a variable and itself."""
-        levels = np.asarray(probs, np.float64)
-        parts = []
-        for part in blocks(*self.values.shape):
-            values = self.association_draws(part)
-            parts.append(weighted_quantile(values, sort_order(values), w, levels))
-        return np.where(self.free.diagonal, 1.0, np.concatenate(parts, axis=1))
-
-    def edge_probability(self, threshold: float, w: Weights) -> Entries:
-        """P(|association| > threshold) of each pair; 0 for a variable and itself."""
-        large = self._expect(lambda part: np.abs(self.association_draws(part)) > threshold, w)
-        return np.where(self.free.diagonal, 0.0, large.clip(0, 1))
-
-    def sign_probability(self, w: Weights) -> Entries:
-        """P(association > 0) = P(ω_ij < 0) of each pair; 1 for a variable and itself."""
-        positive = self._expect(lambda part: self.values[part] < 0, w)
-        return np.where(self.free.diagonal, 1.0, positive.clip(0, 1))
-
-    def association_draws(self, part: slice | Int[np.ndarray, " b"]) -> Float[np.ndarray, "b N"]:
-        """Association of some of the pairs in every draw; means nothing for a variable and itself."""
-        return -self.values[part] * self._scale[self.free.row[part]] * self._scale[self.free.partner[part]]
-
-    def gains(self, w: Weights) -> bool:
-        """Whether these weights lower the error of estimates, instead of adding more noise than they correct.
-
-        Weights move the mean of a function h of an entry by Σ(w_i − 1/N)h_i. The square of that holds the bias they
-        remove and noise, Σ(w_i − 1/N)²(h_i − h̄)², which is also what they add to the variance. So they gain where it
-        exceeds twice the noise, on average over all entries, for h = ω and h = (ω − ω̄)² in units of their variance.
+        In a DataFrame the matrix of the probability p is ``frame.loc[p]``.
         """
-        extra = w - 1 / w.size
-        moved = noise = 0.0
-        for part in blocks(*self.values.shape):
-            centred = self.values[part] - self.values[part].mean(axis=1, keepdims=True)
-            for h in (centred, centred**2):
-                h = h - h.mean(axis=1, keepdims=True)
-                variance = np.maximum(np.mean(h**2, axis=1), np.finfo(np.float32).tiny)
-                moved += float(np.sum((h @ extra) ** 2 / variance))
-                noise += float(np.sum((h**2 @ extra**2) / variance))
-        return moved > 2 * noise
+        levels = check_probs(probs)
+        draws = self.weighted_draws(weighted)
+        found = draws.quantile(np.atleast_1d(levels))
+        if not levels.ndim:
+            return frame_of(draws, found[0], as_frame)
+        return frame_of(draws, found, as_frame, [float(each) for each in levels])
 
-    @cached_property
-    def _order(self) -> Int[np.ndarray, "D N"]:
-        return sort_order(self.values)
+    def interval(self, level: float = 0.9, *, weighted: bool | None = None, as_frame: bool = False) -> Matrix:
+        """Lower and upper end of the equal-tailed credible interval of every entry, (2, s, d).
 
-    @cached_property
-    def _scale(self) -> Float[np.ndarray, "s N"]:
-        return 1 / np.sqrt(self.values[self.free.own])
+        In a DataFrame they are ``frame.loc["lower"]`` and ``frame.loc["upper"]``.
+        """
+        tails = check_tails(level)
+        draws = self.weighted_draws(weighted)
+        return frame_of(draws, draws.quantile(tails), as_frame, _ENDS)
 
-    def _expect(self, function: Callable[[slice], np.ndarray], w: Weights) -> Entries:
-        """E of a function that maps a slice of entries to (entries, draws), a block at a time."""
-        return np.concatenate([function(part) @ w for part in blocks(*self.values.shape)])
+    def association(self, *, weighted: bool | None = None, as_frame: bool = False) -> Matrix:
+        """Posterior mean of the strength of every pair, (s, d), with ones for a variable and itself.
+
+        For two query variables it is the partial correlation −ω_ij/√(ω_ii ω_jj). For a query variable i and a column j
+        outside the query ω_jj is not known; there it is the weight −ω_ij/ω_ii of x_j in the regression of x_i on all
+        other variables. The two are equal if x_i and x_j are equally well explained by the others, ω_ii = ω_jj. A
+        partial correlation lies between −1 and 1, a regression weight need not.
+        """
+        draws = self.weighted_draws(weighted)
+        return frame_of(draws, draws.association(), as_frame)
+
+    def association_interval(
+        self, level: float = 0.9, *, weighted: bool | None = None, as_frame: bool = False
+    ) -> Matrix:
+        """Lower and upper end of the equal-tailed credible interval of every `association`, (2, s, d)."""
+        tails = check_tails(level)
+        draws = self.weighted_draws(weighted)
+        return frame_of(draws, draws.association_quantile(tails), as_frame, _ENDS)
+
+    def partial_correlation(self, *, weighted: bool | None = None, as_frame: bool = False) -> Matrix:
+        """Posterior mean of partial correlations among the query variables, (s, s), in the order asked.
+
+        A query does not hold the diagonal of the other variables; see `association` for those.
+        """
+        draws = self.weighted_draws(weighted)
+        values, rows = draws.matrix(draws.association())[:, draws.query], [draws.names[k] for k in draws.query]
+        return named(values, rows, rows) if as_frame else values
+
+    def edge_probability(
+        self, threshold: float = 0.1, *, weighted: bool | None = None, as_frame: bool = False
+    ) -> Matrix:
+        """P(|association| > threshold) of every pair, (s, d), 0 for a variable and itself.
+
+        Under a continuous posterior no partial correlation (or, for a column outside the query, regression weight; see
+        `association`) is exactly zero, so "an edge" means an association larger than `threshold`.
+        """
+        threshold = check_threshold(threshold)
+        draws = self.weighted_draws(weighted)
+        return frame_of(draws, draws.edge_probability(threshold), as_frame)
+
+    def sign_probability(self, *, weighted: bool | None = None, as_frame: bool = False) -> Matrix:
+        """P(partial correlation > 0) = P(ω_ij < 0) of every pair, (s, d), 1 for a variable and itself.
+
+        Near 1 the association is almost certainly positive, near 0 negative; at ½ its sign is unknown.
+        """
+        draws = self.weighted_draws(weighted)
+        return frame_of(draws, draws.sign_probability(), as_frame)
+
+    def local_false_sign_rate(self, *, weighted: bool | None = None, as_frame: bool = False) -> Matrix:
+        """Probability that the likelier sign of an entry is wrong, min(P(ω_ij < 0), P(ω_ij > 0)), (s, d).
+
+        At most ½; 0 for a variable and itself. A small rate means that the sign is known, not that there is an edge:
+        where all entries are taken to be nonzero, many entries that are zero have a small rate.
+        """
+        draws = self.weighted_draws(weighted)
+        positive = draws.sign_probability()
+        return frame_of(draws, np.minimum(positive, 1 - positive), as_frame)
+
+
+def frame_of(
+    draws: WeightedDraws, values: np.ndarray, as_frame: bool, parts: Sequence[float | str] | None = None
+) -> Matrix:
+    """Matrices (..., s, d) from values of the free entries (..., D), as a DataFrame if asked for.
+
+    Parameters
+    ----------
+    draws
+        The names and the query.
+    values : (D,) or (k, D) array
+        One value per free entry.
+    as_frame
+        Whether to return a DataFrame.
+    parts
+        As in `named`.
+    """
+    matrix = draws.matrix(values)
+    return named(matrix, [draws.names[k] for k in draws.query], draws.names, parts) if as_frame else matrix
 
 
 def named(
@@ -130,7 +159,7 @@ def named(
     rows, columns
         The s and d names.
     parts
-        What each of k matrices is: the first level of the index, whose name is "part".
+        Labels of k matrices: the first level of the index, whose name is "part".
 
     Returns
     -------

@@ -23,7 +23,7 @@ from ggmflow.storage.memory import require
 
 _FLOAT32_LIMIT = 1e5  # where its rounding is 0.008
 # Smallest eigenvalue, for a unit diagonal, below which log q of a matrix rounded to float32 is wrong by about 0.02 or
-# more: 0.002 was seen at 1e-5, and the error of a pivot is inverse to its size.
+# more: 0.002 was measured at 1e-5, and the error of a pivot is inverse to its size.
 _NEAR_SINGULAR = 1e-6
 
 _draw = eqx.filter_jit(draw)
@@ -79,7 +79,7 @@ class FlowSource(NamedTuple):
         return Draws(self.to_rows(entries), log_q.astype(float), log_p.astype(float))
 
     def entries(self, key: Key[Array, ""], num_draws: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Free entries (N, D) in the flow's order, log q and log p̃; chunks of a few sizes, so few programs serve."""
+        """Free entries (N, D) in the flow's order, log q and log p̃; chunks of few sizes, to compile few programs."""
         what = f"{num_draws} draws of {self.flow.n_entries} entries"
         require(2 * 4 * num_draws * self.flow.n_entries, what, "ask for fewer draws")  # chunks, and all in one
         small, large = chunk_size(self.flow.n_entries), large_chunk_size(self.flow.n_entries)
@@ -94,7 +94,7 @@ class FlowSource(NamedTuple):
             return jax.tree.map(np.asarray, _draw(self.flow, jax.random.fold_in(key, k), condition, sizes[k]))
 
         # One chunk after the other: two programs at once, each waiting for workers of JAX's one pool, can deadlock.
-        # The flow works in float32. log p̃ is a difference of numbers of size nd/T, for which that may be too little.
+        # The flow works in float32. log p̃ is a difference of numbers of size nd/T, which may need float64.
         size_of_terms = float(unwrap(self.flow.n_samples)) * len(self.order) / np.exp(self.condition[2])
         with compilation_cache_enabled(), jax.enable_x64(bool(size_of_terms > _FLOAT32_LIMIT)):
             parts = [chunk(k) for k in range(len(sizes))]
@@ -121,7 +121,7 @@ class FlowSource(NamedTuple):
 
     def _evaluate(self, entries: Float[np.ndarray, "k D"], size: int, *, wide: bool) -> Float[np.ndarray, " k"]:
         """log q of free entries in the flow's order, in float64 if `wide`; NaN where Ω₁₁ is not positive definite."""
-        # Chunks of one size here too: how many matrices are asked for would be compiled in otherwise.
+        # Chunks of one size here too: otherwise each number of matrices would be compiled anew.
         padded = np.concatenate([entries, np.repeat(entries[-1:], -len(entries) % size, axis=0)])
         with compilation_cache_enabled(), jax.enable_x64(wide):
             dtype = jnp.float64 if wide else jnp.float32
@@ -166,15 +166,15 @@ class FlowSource(NamedTuple):
 
 
 def quick_chunk_size(n_entries: int) -> int:
-    """Draws per call where an eye waits for them, as while a slider moves: 2¹⁵ entries, but at least 32 draws."""
+    """Draws per call for interactive use, as while a slider moves: 2¹⁵ entries, but at least 32 draws."""
     return 32 * int(np.clip(2**10 // n_entries, 1, 8))
 
 
 def chunk_size(n_entries: int) -> int:
-    """Draws per call where few are wanted: enough to fill vector units, few enough to wait for."""
+    """Draws per call where few are needed: enough to fill vector units, few enough to be quick."""
     return int(np.clip(2**20 // n_entries, 64, 1000))
 
 
 def large_chunk_size(n_entries: int) -> int:
-    """Draws per call where many are wanted: products large enough for all cores."""
+    """Draws per call where many are needed: matrix products large enough for all cores."""
     return int(np.clip(2**23 // n_entries, 256, 4000))

@@ -1,7 +1,7 @@
-"""A block of HTML for notebooks: a title, facts in two columns, and a verdict in words beside a coloured dot.
+"""A block of HTML for notebooks: a title, facts in two columns, and a verdict beside a coloured dot.
 
-Everything is escaped: names of variables are text of unknown origin. Styles are inline and take their colours from the
-page, so that it reads on light and on dark ground.
+All text is escaped, because names of variables come from unknown sources. Styles are inline and take their colours from
+the page, so that the block can be read on a light and on a dark background.
 """
 
 from collections.abc import Mapping
@@ -21,28 +21,28 @@ _RIGHT = "padding:0.1em 0;vertical-align:top;text-align:left;overflow-wrap:anywh
 _TITLE = "font-weight:600;overflow-wrap:anywhere"
 
 
-def card(title: str, facts: Mapping[str, str], level: Level, verdict: str) -> str:
-    """The block.
+def notebook_html(title: str, facts: Mapping[str, str], level: Level, verdict: str) -> str:
+    """HTML of one object, as notebooks show it.
 
     Parameters
     ----------
     title
         In bold.
     facts
-        Rows of a table: what, and its value.
+        Rows of a table: label and value.
     level
-        Colour of the dot; the verdict says the same in words.
+        Colour of the dot.
     verdict
-        How far to trust it.
+        A sentence on how far to trust the object.
 
     Returns
     -------
     str
-        HTML that needs nothing else.
+        HTML without external resources.
 
     Examples
     --------
-    >>> "&lt;i&gt;" in card("Posterior", {"Variables": "<i>"}, "good", "Good fit.")
+    >>> "&lt;i&gt;" in notebook_html("Posterior", {"Variables": "<i>"}, "good", "Good fit.")
     True
     """
     rows = "".join(
@@ -59,5 +59,5 @@ def card(title: str, facts: Mapping[str, str], level: Level, verdict: str) -> st
 
 
 def name_some(names: list[str], most: int = 6) -> str:
-    """The first few names."""
+    """The first few names, and how many there are in all."""
     return ", ".join(names[:most]) + (f", … ({len(names)} in all)" if len(names) > most else "")

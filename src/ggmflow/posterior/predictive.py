@@ -1,18 +1,16 @@
-"""What draws of Ω say about data: new rows, some variables given others, how well each is explained by the others.
+"""Predictions from draws of Ω: new rows, some variables given others, and how well each is explained by the others.
 
     x | Ω ~ N(0, Ω⁻¹),     x_a | x_b, Ω ~ N(−Ω_aa⁻¹Ω_ab x_b, Ω_aa⁻¹),     R²_i = 1 − 1/(ω_ii Σ_ii),  Σ = Ω⁻¹
 
 Everything is in the working scale, where the mean is zero and known. A query of s variables has the rows [Ω₁₁ Ω₁₂]
-only. What is missing is Σ₂₂, the covariance of the t other variables. Its posterior is independent of the rows and
-known: Σ₂₂⁻¹ = Ω₂₂.₁ ~ Wishart(n/T + t + 1, T A₂₂⁻¹), A₂₂ = S₂₂ + λI. Integrated out,
+only. It lacks Σ₂₂, the covariance of the t other variables, whose posterior is independent of the rows and known:
+Σ₂₂⁻¹ = Ω₂₂.₁ ~ Wishart(n/T + t + 1, T A₂₂⁻¹), A₂₂ = S₂₂ + λI. Integrated out,
 
     x₂ ~ t_ν(0, A₂₂/(n + 2T)),     bᵀΣ₂₂b ~ bᵀA₂₂b/(T χ²_ν),     ν = n/T + 2
 
 Without a query there is no x₂, and the same lines hold.
 """
 
-import difflib
-from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,17 +20,19 @@ from scipy.special import ndtr, ndtri
 from threadpoolctl import ThreadpoolController
 
 from ggmflow.data.scatter import Scatter
-from ggmflow.data.table import read_table
-from ggmflow.posterior.weights import blocks
+from ggmflow.posterior.given import patterns, read_given
+from ggmflow.posterior.weighted_draws import WeightedDraws
+from ggmflow.posterior.weights import blocks, sort_order, weighted_quantile
 
-_BLAS = ThreadpoolController()  # one thread: on busy cores many small matrices take a hundred times as long with two
+# One thread: on busy cores many small matrices take a hundred times as long with two.
+_BLAS = ThreadpoolController()
 _NOT_DEFINITE = "a draw is not positive definite in double precision: use a larger λ, or refine() for exact draws"
 _FARTHEST = 1e100  # in the working scale
-_STEP, _POINTS = 0.25, 33  # of the rule that integrates over N(0, 1)
+_STEP, _POINTS = 0.25, 33  # of the quadrature for N(0, 1)
 
 
 class Rest(NamedTuple):
-    """What is known of the variables outside a query; nothing, and none, for a full matrix.
+    """The variables outside a query, and their scatter matrix; empty for a full matrix.
 
     Attributes
     ----------
@@ -50,11 +50,11 @@ class Rest(NamedTuple):
     temperature: float
 
     def chi_squared(self, rng: np.random.Generator, num_draws: int) -> Float[np.ndarray, "N 1"]:
-        """T χ²_ν, what the scale of x₂ is divided by."""
+        """T χ²_ν, the divisor of the scale of x₂."""
         return self.temperature * rng.chisquare(self.n / self.temperature + 2, (num_draws, 1))
 
 
-# ------------------------------------------------------------------------------------------------- from draws of Ω to x
+# ----------------------------------------------------------------------------------------------- from draws of Ω to x
 @_BLAS.wrap(limits=1, user_api="blas")
 def draw_rows_of_data(
     rng: np.random.Generator, rows: Float[np.ndarray, "N s d"], query: Int[np.ndarray, " s"], rest: Rest
@@ -64,7 +64,7 @@ def draw_rows_of_data(
     Parameters
     ----------
     rng
-        Its state moves on.
+        It is advanced.
     rows
         The draws.
     query
@@ -112,7 +112,7 @@ def explained_share(
     return 1 - 1 / (own * (variance + through))
 
 
-# -------------------------------------------------------------------------------- some variables given others, averaged
+# ------------------------------------------------------------------------------ some variables given others, averaged
 def predict(
     slope: Float[np.ndarray, "N a b"],
     variance: Float[np.ndarray, "N a"],
@@ -135,7 +135,7 @@ def predict(
     probs
         Of the quantiles.
     scatter
-        Knows the way back to the scale of the data.
+        Transforms to the scale of the data.
     unknown
         Columns a.
     """
@@ -158,13 +158,16 @@ def predict(
 
 
 def _quadrature(num_draws: int, line: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Points and probabilities that stand for N(0, 1), (points, draws, 1, 1); for a line two points are exact."""
+    """Points and probabilities of a quadrature for N(0, 1), (points, draws, 1, 1).
+
+    For a linear transform (`line`) two points are exact.
+    """
     if line:
         points = np.array([-1.0, 1.0])[:, None]
         chances = np.array([0.5, 0.5])[:, None]
     else:
-        # Columns with ties make steps. A grid misplaces each by up to half of its own; shifts, other ones in each draw,
-        # make that cancel.
+        # Columns with ties make steps. A grid misplaces each by up to half of its own step; other shifts in each draw
+        # make these errors cancel.
         shift = (np.arange(num_draws) * 0.5 * (np.sqrt(5) - 1)) % 1 - 0.5
         points = _STEP * (np.arange(_POINTS)[:, None] - (_POINTS - 1) / 2 + shift)
         chances = np.exp(-0.5 * points**2)
@@ -184,7 +187,7 @@ def mixture_quantile(
     array([[5.]])
     """
     each = mean + ndtri(prob) * sd
-    low, high = each.min(axis=0), each.max(axis=0)  # every component agrees that it is not outside
+    low, high = each.min(axis=0), each.max(axis=0)  # the quantile of the mixture lies between those of its components
     center = np.tensordot(weights, mean, 1)
     spread = np.sqrt(np.tensordot(weights, (mean - center) ** 2 + sd**2, 1))
     x = np.clip(center + ndtri(prob) * spread, low, high)
@@ -197,108 +200,109 @@ def mixture_quantile(
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             newton = x - excess / density
         inside, small = (newton >= low) & (newton <= high), np.abs(excess) <= 1e-4 * min(prob, 1 - prob)
-        # After a step of Newton's a small excess is squared; half of a bracket may be worse than what it replaces.
+        # A Newton step squares a small excess, while bisection may increase it.
         x = np.where(inside, newton, np.where(np.abs(excess) <= 1e-9, x, (low + high) / 2))
         if np.all(small & (inside | (np.abs(excess) <= 1e-9))):
             break
     return x
 
 
-# ------------------------------------------------------------------------------------------------------ what is given
-def read_given(given: Any, names: tuple[str, ...]) -> tuple[Float[np.ndarray, "m d"], list[Any]]:
-    """Cases of which some variables are known.
+# ----------------------------------------------------------------------------------------- predictions of a posterior
+def rest_of(
+    names: tuple[str, ...],
+    query: Int[np.ndarray, " s"],
+    scatter: Scatter | None,
+    lam: float | None,
+    temperature: float | None,
+) -> Rest:
+    """The variables outside the query; raise if there are any and the data or λ are not known.
 
     Parameters
     ----------
-    given : mapping, pandas Series, pandas or polars DataFrame
-        Names to numbers (or to one number per case); a table has a row per case.
-    names
-        Of all columns.
-
-    Returns
-    -------
-    values : (m, d) array
-        NaN for what is not known.
-    labels : list
-        What the cases are called: the table's index, or 0, 1, ….
+    names, query, scatter, lam, temperature
+        As in `Posterior`.
     """
-    if isinstance(given, pd.Series):
-        given = given.to_dict() if given.index.is_unique else given.to_frame().T  # the table says which name repeats
-    if isinstance(given, Mapping):
-        given = pd.DataFrame(_columns_of_mapping(given), index=None if given else pd.RangeIndex(1))
-    if not hasattr(given, "columns"):
-        hint = "use {name: value}, or a Series or DataFrame whose columns are some of the variables"
-        raise TypeError(f"given must name the variables that are known, got {type(given).__name__}: {hint}")
-    for name in map(str, given.columns):
-        if name not in names:
-            close = difflib.get_close_matches(name, names) or names[:5]
-            raise ValueError(f"given: no column is named {name!r}: did you mean {' or '.join(map(repr, close))}?")
-    if len(given) == 0:
-        raise ValueError("given has no cases: a table needs at least one row")
-    out = np.full((len(given), len(names)), np.nan)
-    if len(given.columns):
-        values, found, where = read_table(given, None, min_rows=1, min_columns=1)
-        for i, j in np.argwhere(np.isinf(values)):
-            raise ValueError(f"given: column {found[j]!r}, {where(i)} is {values[i, j]}: give finite values")
-        out[:, [names.index(name) for name in found]] = values
-    return out, list(given.index) if isinstance(given, pd.DataFrame) else list(range(len(given)))
+    columns = np.setdiff1d(np.arange(len(names)), query)
+    if not columns.size:
+        return Rest(columns, np.empty((0, 0)), 0.0, 1.0)
+    if scatter is None or lam is None or temperature is None:
+        lacking = "the data (`scatter`)" if scatter is None else "one λ, not an average: `posterior(lam, q)`"
+        raise ValueError(
+            f"with a query this needs {lacking}, for the covariance of the variables outside the query; "
+            "conditional() does without, if all of them are given"
+        )
+    A_22 = scatter.matrix[np.ix_(columns, columns)] + lam * np.eye(len(columns))
+    return Rest(columns, A_22, scatter.n, temperature)
 
 
-def _columns_of_mapping(given: Mapping[Any, Any]) -> dict[str, Any]:
-    """Values as columns of one length; a single number serves all cases."""
-    columns = {str(name): list(value) if np.ndim(value) else [value] for name, value in given.items()}
-    if len(columns) < len(given):
-        raise ValueError("given names a variable twice: a number and its text are the same name")
-    size = max(map(len, columns.values()), default=1)
-    for name, column in columns.items():
-        if len(column) not in (1, size):
-            raise ValueError(f"given: {name!r} has {len(column)} values, another variable {size}: one per case, or one")
-    return {name: column * size if len(column) == 1 else column for name, column in columns.items()}
+def predictive_rows(
+    rng: np.random.Generator, draws: WeightedDraws, rest: Rest, num_draws: int
+) -> Float[np.ndarray, "num_draws d"]:
+    """New rows of data in the working scale, each from a draw that is chosen in proportion to its weight."""
+    chosen = draws.resample(rng, num_draws)
+    parts = draws.row_blocks(num_draws)
+    return np.concatenate([draw_rows_of_data(rng, draws.rows(chosen[part]), draws.query, rest) for part in parts])
 
 
-def patterns(missing: np.ndarray) -> list[tuple[Int[np.ndarray, " a"], Int[np.ndarray, " m"]]]:
-    """Cases with the same unknown variables together: (unknown columns, cases), for all that have any."""
-    kinds, of_case = np.unique(missing, axis=0, return_inverse=True)
-    found = [(np.flatnonzero(kind), np.flatnonzero(of_case.ravel() == k)) for k, kind in enumerate(kinds)]
-    return [(unknown, cases) for unknown, cases in found if unknown.size]
-
-
-def conditional_table(
-    draws_of: Callable[[Int[np.ndarray, " a"]], tuple[np.ndarray, np.ndarray]],
-    weights: Float[np.ndarray, " N"],
-    given: Any,
-    probs: tuple[float, float],
-    scatter: Scatter,
+def r_squared_table(
+    rng: np.random.Generator, draws: WeightedDraws, rest: Rest, probs: tuple[float, float]
 ) -> pd.DataFrame:
+    """Mean, sd and two quantiles (lower, upper) of R² of each query variable, which are the index."""
+    parts = [explained_share(rng, draws.rows(part), draws.query, rest) for part in draws.row_blocks()]
+    values, w = np.concatenate(parts).T, draws.weights
+    mean = values @ w
+    lower, upper = weighted_quantile(values, sort_order(values), w, np.array(probs))
+    columns = {"mean": mean, "sd": np.sqrt((values - mean[:, None]) ** 2 @ w), "lower": lower, "upper": upper}
+    return pd.DataFrame(columns, index=pd.Index([draws.names[k] for k in draws.query], name="variable"))
+
+
+def conditional_table(draws: WeightedDraws, given: Any, probs: tuple[float, float], scatter: Scatter) -> pd.DataFrame:
     """Every unknown variable of every case.
 
     Parameters
     ----------
-    draws_of
-        Slopes and variances of some columns given all others, in each draw.
-    weights
-        Of the draws.
+    draws
+        Draws of Ω.
     given
         As in `read_given`.
     probs
         Of the columns lower and upper.
     scatter
-        Knows names and scales.
+        Transforms between the scale of the data and the working scale.
     """
     values, labels = read_given(given, scatter.names)
     missing = np.isnan(values)
     if not missing.any():
-        raise ValueError("given has all variables, so nothing is left to predict: leave out, or set to NaN, what is")
+        raise ValueError(
+            "given has all variables, so nothing is left to predict: leave out, or set to NaN, those to predict"
+        )
     working = scatter.to_working(values)
     for i, j in np.argwhere(np.abs(working) > _FARTHEST):
         far = f"{scatter.names[j]!r} = {values[i, j]:g} is {abs(working[i, j]):.0e} standard deviations from its mean"
         raise ValueError(f"given: {far}, too far for its square to be a number")
-    numbers = np.empty((*missing.shape, 5))
+    found, w = np.empty((*missing.shape, 5)), draws.weights
     for unknown, cases in patterns(missing):
-        slope, variance = draws_of(unknown)
+        slope, variance = regression_draws(draws, unknown)
         known = working[cases][:, np.setdiff1d(np.arange(len(scatter.names)), unknown)]
-        numbers[cases[:, None], unknown] = predict(slope, variance, weights, known, probs, scatter, unknown)
+        found[cases[:, None], unknown] = predict(slope, variance, w, known, probs, scatter, unknown)
     case, variable = np.nonzero(missing)
     index = {"case": [labels[k] for k in case], "variable": [scatter.names[k] for k in variable]}
-    columns = dict(zip(("mean", "sd", "sd_mean", "lower", "upper"), numbers[missing].T, strict=True))
+    columns = dict(zip(("mean", "sd", "sd_mean", "lower", "upper"), found[missing].T, strict=True))
     return pd.DataFrame(index | columns)
+
+
+def regression_draws(draws: WeightedDraws, unknown: Int[np.ndarray, " a"]) -> tuple[np.ndarray, np.ndarray]:
+    """Slopes and variances of some columns given all others, in each draw."""
+    if outside := [draws.names[k] for k in np.setdiff1d(unknown, draws.query)]:
+        shown = ", ".join(map(repr, outside[:5])) + (", …" if len(outside) > 5 else "")
+        raise ValueError(
+            f"with a query only its variables can be predicted, from all others: give values for {shown}, "
+            "or fit without a query"
+        )
+    position = draws.free.position[[np.flatnonzero(draws.query == k)[0] for k in unknown]]
+    known = np.setdiff1d(np.arange(len(draws.names)), unknown)
+    slope, variance = np.empty((draws.num_draws, len(unknown), len(known))), np.empty((draws.num_draws, len(unknown)))
+    for part in blocks(draws.num_draws, position.size, 2**22):
+        rows = draws.entries[:, part].T[:, position]
+        slope[part], variance[part] = regression(rows, unknown, known)
+    return slope, variance

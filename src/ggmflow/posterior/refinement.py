@@ -1,9 +1,8 @@
-"""From draws of a flow to exact ones: many short chains of the exact sampler, and what they tell.
+"""From draws of a flow to exact ones: many short chains of the exact sampler, and how far they have converged.
 
     Ω₀ ~ flow  →  Ω_t = t sweeps later,   t = T/2 … T are kept
 
-Whatever the flow got wrong is gone once the distribution of Ω_t has stopped moving; how far it has moved by then is the
-flow's error.
+The flow's error is gone once the distribution of Ω_t has stopped changing; the change up to then measures that error.
 """
 
 from typing import NamedTuple
@@ -12,17 +11,17 @@ import numpy as np
 from arviz_stats.base.array import array_stats
 from jaxtyping import Array, Float, Key
 
-from ggmflow.model.precision import FreeEntries
-from ggmflow.posterior.estimates import Sample
 from ggmflow.posterior.source import Refinable
+from ggmflow.posterior.weighted_draws import WeightedDraws
 
 _LEVELS = [0.05, 0.5, 0.95]
 _MIN_KEPT, _MAX_KEPT = 4, 10  # states of a chain: R̂ needs two in each half
 _MEMORY = 2**27  # bytes of all states kept
+_CONVERGED = 1.01  # R̂ below which the states have stopped changing
 
 
 class Refinement(NamedTuple):
-    """What exact chains, started at draws of a flow, say about themselves and about the flow.
+    """Convergence of exact chains that were started at draws of a flow, and the flow's error by them.
 
     Attributes
     ----------
@@ -30,11 +29,11 @@ class Refinement(NamedTuple):
         Length and number of the chains.
     rhat
         Largest split-R̂ of any entry. The states of all chains after one sweep count as one sequence, those after
-        another sweep as another: it is 1 when the distribution of the states has stopped moving.
+        another sweep as another: it is 1 when the distribution of the states has stopped changing.
     ess
         Smallest bulk effective number of draws of any entry, over the second half of all chains.
     drift
-        How far the flow's own 5, 50 and 95 % quantiles are from the refined ones, in posterior standard deviations,
+        Distance of the flow's own 5, 50 and 95 % quantiles from the refined ones, in posterior standard deviations,
         mean over the entries: the flow's error, if R̂ is near 1.
     """
 
@@ -44,13 +43,17 @@ class Refinement(NamedTuple):
     ess: float
     drift: float
 
+    @property
+    def converged(self) -> bool:
+        """Whether R̂ is below 1.01."""
+        return self.rhat < _CONVERGED
+
 
 def run_chains(
     source: Refinable,
     key: Key[Array, ""],
     start: Float[np.ndarray, "chains s d"],
-    free: FreeEntries,
-    plain: Sample,
+    draws: WeightedDraws,
     sweeps: int,
 ) -> tuple[Float[np.ndarray, "N s d"], Refinement]:
     """Run exact chains from given rows.
@@ -58,15 +61,13 @@ def run_chains(
     Parameters
     ----------
     source
-        What the rows were drawn from.
+        The source of the rows.
     key
         For the chains.
     start
         Rows to start from; see `Refinable.refine`.
-    free
-        Where the free entries stand.
-    plain
-        Draws of the source as they are, to compare with.
+    draws
+        Draws of the source; without their weights they are compared with the chains.
     sweeps
         Length of the chains.
 
@@ -75,16 +76,14 @@ def run_chains(
     states : (N, s, d) array
         The second half of all chains, their last states first.
     refinement
-        What they tell.
     """
     keep = int(np.clip(_MEMORY // start.nbytes, _MIN_KEPT, _MAX_KEPT))
     chains = source.refine(key, start, max(sweeps, keep), keep)
-    kept = chains.draws[:, keep // 2 :]
+    kept, free = chains.draws[:, keep // 2 :], draws.free
     states = np.swapaxes(kept[:, ::-1], 0, 1).reshape(-1, *kept.shape[2:])
     entries = kept[:, :, free.row, free.column]
-    refined = Sample(entries.reshape(-1, len(free.row)).T, free)
-    w, w_plain = (np.full(sample.values.shape[1], 1 / sample.values.shape[1]) for sample in (refined, plain))
-    drift = np.abs(plain.quantile(_LEVELS, w_plain) - refined.quantile(_LEVELS, w)) / refined.sd(w)
+    refined = WeightedDraws(entries.reshape(-1, len(free.row)).T, draws.names, draws.query)
+    drift = np.abs(draws.using(False).quantile(_LEVELS) - refined.quantile(_LEVELS)) / refined.sd()
     return states, Refinement(
         sweeps=sweeps,
         num_chains=len(start),

@@ -1,7 +1,6 @@
-"""What a distribution over precision matrices offers so that a posterior can be read from it: Ω ~ q, log q, log p̃.
+"""The interface of a distribution over precision matrices that a posterior is estimated from: Ω ~ q, log q, log p̃.
 
-Flow, exact chains and mixtures over (λ, q) are sources. A room that makes draws imports from here and needs to know
-nothing of what is done with them.
+Flows, exact chains and mixtures over (λ, q) are sources. Modules that make draws import from here.
 """
 
 import math
@@ -19,15 +18,15 @@ from ggmflow.storage.memory import require
 
 RandomState = int | np.random.Generator | np.random.RandomState | None
 
-_CHUNK = 2**25  # numbers asked of a source at once
+_CHUNK = 2**25  # numbers drawn from a source at once
 
 
 class DrawsError(ValueError):
-    """Draws are no numbers, or have no density, so that nothing can be said from them."""
+    """Draws are not finite, or have no density, so that nothing can be estimated from them."""
 
 
 class Draws(NamedTuple):
-    """What a source gives: independent draws with their densities, as NumPy arrays in float64.
+    """Independent draws with their densities, as NumPy arrays in float64.
 
     Attributes
     ----------
@@ -68,15 +67,15 @@ class Refinable(Source, Protocol):
 
 
 class ChainSource(NamedTuple):
-    """States of exact chains, to be drawn from as they are.
+    """States of exact chains as a source.
 
     Attributes
     ----------
     states : (N, s, d) array
-        The last ones of all chains first: those are independent of each other.
+        The last states of all chains first: those are independent of each other.
     num_chains : int or None
-        How many chains the states come from: state t·num_chains + c is that of chain c, t states before its last one.
-        None if it is not known which chain a state belongs to.
+        Number of chains: state t·num_chains + c is that of chain c, t states before its last one. None if it is not
+        known which chain a state belongs to.
     """
 
     states: Float[np.ndarray, "N s d"]
@@ -106,7 +105,7 @@ class ChainSource(NamedTuple):
 def draw_rows(
     source: Source, key: Key[Array, ""], num_draws: int, shape: tuple[int, int]
 ) -> Float[np.ndarray, "num_draws s d"]:
-    """Draws as they are, checked."""
+    """Draw matrices and check that they are finite."""
     require_draws(num_draws, math.prod(shape))
     parts = [np.asarray(draws.precision) for draws in _chunks(source, key, num_draws, shape)]
     return parts[0][:num_draws] if len(parts) == 1 else np.concatenate(parts)[:num_draws]
@@ -135,7 +134,7 @@ def draw_entries(
 
 
 def require_draws(num_draws: int, n_entries: int) -> None:
-    """Refuse draws that cannot be kept, 8 bytes for each entry."""
+    """Raise if draws do not fit into memory, with 8 bytes for each entry."""
     require(8 * num_draws * n_entries, f"{num_draws} draws of {n_entries} entries", "ask for fewer draws")
 
 
@@ -148,7 +147,7 @@ def _chunks(source: Source, key: Key[Array, ""], num_draws: int, shape: tuple[in
         rows = np.asarray(draws.precision)
         if rows.shape != (size, *shape):
             raise ValueError(f"The source gave draws of shape {rows.shape} instead of {(size, *shape)}.")
-        # One pass first: which draws are to blame matters only if there are any.
+        # One cheap pass first; the bad draws are counted only if there are any.
         if not np.isfinite(rows.sum()) and (bad := int(np.sum(~np.isfinite(rows).all(axis=(1, 2))))):
             raise DrawsError(f"{bad} of {size} draws hold NaN or infinite entries. Fit again, or use a larger λ.")
         yield draws
@@ -160,7 +159,7 @@ def as_key(random_state: RandomState) -> Key[Array, ""]:
 
 
 def as_seed(random_state: RandomState) -> int:
-    """A number from the same."""
+    """A seed from an int, a numpy Generator or RandomState (which it advances), or None for a new one every time."""
     if isinstance(random_state, np.random.RandomState):
         return random_state.randint(2**31 - 1)
     seed = isinstance(random_state, Integral) and not isinstance(random_state, bool) and int(random_state) >= 0

@@ -1,13 +1,14 @@
-"""Importance weights: draws of a proposal made to speak for a target.
+"""Importance weights, which make draws of a proposal q represent a target p̃.
 
     w_i ∝ p̃(Ω_i)/q(Ω_i),   E_p f ≈ Σ w_i f(Ω_i),   log Z ≈ log mean p̃/q,   ESS = 1/(N Σ w_i²),   Σ w_i = 1
 
-The largest weights are Pareto-smoothed (Vehtari et al. 2024); k̂, the shape of that Pareto tail, tells whether the
-weights can be used (below 0.7, or 1 − 1/log₁₀ N if that is less) or a few draws outweigh all others.
+The largest weights are Pareto-smoothed (Vehtari et al. 2024). k̂, the shape of that Pareto tail, decides whether the
+weights can be used: it must be below 0.7, or below 1 − 1/log₁₀ N if that is less.
 """
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from enum import StrEnum
+from typing import NamedTuple
 
 import numpy as np
 from arviz_stats.base.array import array_stats
@@ -16,16 +17,28 @@ from scipy.special import logsumexp
 
 from ggmflow.posterior.source import DrawsError
 
-Verdict = Literal["good", "fair", "poor"]
-
 MIN_DRAWS = 25  # fewer have no tail to fit
-_FEW = 0.1  # relative effective sample size, below which weights cost accuracy that is worth a word
-# log weights of the tail that agree to this are a bounded tail, not one to fit: rounding of densities looks like it.
+_FEW = 0.1  # relative effective sample size below which the loss of accuracy is reported
+# If the log weights of the tail agree to this, the tail is bounded: they differ only by rounding of densities.
 _BOUNDED = 1e-3
 
 
+class Verdict(StrEnum):
+    """How far estimates from draws can be trusted; summary, report and explorer share it.
+
+    GOOD: the weights can be used, or the draws are exact. FAIR: the weights can be used, but fewer than a tenth of the
+    draws are effective, which costs accuracy, not correctness. POOR: k̂ is too large, so the weights cannot be used.
+    MOVING: exact chains whose distribution still changes from sweep to sweep; they need more sweeps.
+    """
+
+    GOOD = "good"
+    FAIR = "fair"
+    POOR = "poor"
+    MOVING = "moving"
+
+
 class ImportanceWeights(NamedTuple):
-    """Weights of N draws and what they say about the proposal.
+    """Weights of N draws, and how well the proposal fits the target by them.
 
     Attributes
     ----------
@@ -55,44 +68,48 @@ class ImportanceWeights(NamedTuple):
     @property
     def reliable(self) -> bool:
         """Whether k̂ allows the weights to be used."""
-        return self.khat < self.khat_limit  # NaN is not
+        return self.khat < self.khat_limit  # False for NaN
 
     @property
     def khat_limit(self) -> float:
-        """What k̂ must stay below."""
+        """Upper limit of k̂ for weights that can be used."""
         return khat_limit(self.values.size)
 
     @property
     def verdict(self) -> Verdict:
-        """How far to trust weighted estimates, in a word that summary, report and explorer share.
+        """How far to trust weighted estimates: GOOD, FAIR or POOR.
 
-        "poor": k̂ is too large, so the weights cannot be used. "fair": they can, but fewer than a tenth of the draws are
-        effective, which costs accuracy, not correctness. The share of effective draws, unlike their number, says the
-        same of a flow whether 1000 draws are made or 4000.
+        It depends on the share of effective draws, not on their number, so that a flow gets the same verdict from 1000
+        draws as from 4000.
         """
         if not self.reliable:
-            return "poor"
-        return "fair" if self.ess < _FEW else "good"
+            return Verdict.POOR
+        return Verdict.FAIR if self.ess < _FEW else Verdict.GOOD
 
     @property
     def poor(self) -> bool:
-        """Whether an estimate should warn, and evidence take another way: the verdict is "poor", or "fair" and too few
-        draws are effective for this one answer: fewer than 100 (a tenth, of less than 1000).
+        """Whether an estimate should warn and evidence use another method.
+
+        True if the weights are not reliable, or if fewer than 100 draws (a tenth, of less than 1000) are effective.
         """
         num_draws = self.values.size
         return not self.reliable or self.ess * num_draws < min(100, _FEW * num_draws)
 
     def __str__(self) -> str:
-        num_draws = self.values.size
-        if num_draws < MIN_DRAWS:
-            return f"{num_draws} draws are too few to tell ({MIN_DRAWS} are needed)"
-        invalid = f"{self.num_invalid} draws without a finite density, " if self.num_invalid else ""
-        effective = f"{self.ess * num_draws:.0f} effective of {num_draws} draws"
-        return f"{invalid}Pareto k̂ = {self.khat:.2f} (should be below {self.khat_limit:.2g}), {effective}"
+        return describe_weights(self.values.size, self.khat, self.ess, self.num_invalid)
+
+
+def describe_weights(num_draws: int, khat: float, ess: float, num_invalid: int = 0) -> str:
+    """k̂ with its limit and the number of effective draws, as a text; arguments as in `ImportanceWeights`."""
+    if num_draws < MIN_DRAWS:
+        return f"{num_draws} draws are too few to tell ({MIN_DRAWS} are needed)"
+    invalid = f"{num_invalid} draws without a finite density, " if num_invalid else ""
+    effective = f"{ess * num_draws:.0f} effective of {num_draws} draws"
+    return f"{invalid}Pareto k̂ = {khat:.2f} (should be below {khat_limit(num_draws):.2g}), {effective}"
 
 
 def khat_limit(num_draws: int) -> float:
-    """What k̂ of so many draws must stay below: 0.7 from 2200 draws on, less for fewer."""
+    """Upper limit of k̂ for this number of draws: 0.7 from 2200 draws on, less for fewer."""
     return min(0.7, 1 - 1 / float(np.log10(max(num_draws, 2))))
 
 
@@ -120,7 +137,7 @@ def importance_weights(log_ratio: Float[np.ndarray, " N"]) -> ImportanceWeights:
     usable = np.where(invalid, -np.inf, log_ratio)
     top = usable.max()
     if not np.isfinite(top):
-        raise DrawsError(f"None of the {num_draws} draws has a finite density, so there is nothing to weigh.")
+        raise DrawsError(f"None of the {num_draws} draws has a finite density, so there are no weights.")
     log_weights, khat = _smooth(usable - top)
     log_sum = logsumexp(log_weights)
     values = np.exp(log_weights - log_sum)
@@ -137,7 +154,7 @@ def importance_weights(log_ratio: Float[np.ndarray, " N"]) -> ImportanceWeights:
 
 
 def _smooth(log_weights: Float[np.ndarray, " N"]) -> tuple[Float[np.ndarray, " N"], float]:
-    """Pareto-smooth log weights whose largest is 0, in their own scale; and k̂."""
+    """Pareto-smooth log weights whose largest is 0; return them in the same scale, and k̂."""
     num_draws = log_weights.size
     if num_draws < MIN_DRAWS:
         return log_weights, np.nan
@@ -145,9 +162,9 @@ def _smooth(log_weights: Float[np.ndarray, " N"]) -> tuple[Float[np.ndarray, " N
     tail = int(3 * np.sqrt(num_draws)) if num_draws > 225 else num_draws // 5
     if -log_weights[order[-tail - 1]] < _BOUNDED:
         return log_weights, 0.0
-    with np.errstate(all="ignore"):  # weights that underflow make its fit divide by zero; k̂ is then not finite
+    with np.errstate(all="ignore"):  # underflowing weights make the fit divide by zero; k̂ is then not finite
         smoothed, khat = array_stats.psislw(-log_weights)
-        # It returns normalized weights; a draw outside the tail, which it leaves alone, brings the scale back.
+        # psislw normalizes the weights; a draw outside the tail, which it does not smooth, restores the scale.
         middle = order[num_draws // 2]
         smoothed = smoothed + (log_weights[middle] - smoothed[middle])
     if not np.isfinite(khat) or np.isnan(smoothed).any():
@@ -158,8 +175,8 @@ def _smooth(log_weights: Float[np.ndarray, " N"]) -> tuple[Float[np.ndarray, " N
 def resample(
     rng: np.random.Generator, weights: Float[np.ndarray, " N"], num_draws: int
 ) -> Int[np.ndarray, " num_draws"]:
-    """Positions of draws, each as often as its weight says (systematic resampling), in random order."""
-    # One uniform number for all: a draw of weight w appears ⌊nw⌋ or ⌈nw⌉ times, the least repetition there can be.
+    """Positions of draws, chosen in proportion to their weights by systematic resampling, in random order."""
+    # One uniform number for all: a draw of weight w appears ⌊nw⌋ or ⌈nw⌉ times, which is the least repetition possible.
     points = (rng.uniform() + np.arange(num_draws)) / num_draws
     chosen = np.searchsorted(np.cumsum(weights), points).clip(max=weights.size - 1)
     return rng.permutation(chosen)
@@ -187,14 +204,14 @@ def weighted_quantile(
 ) -> Float[np.ndarray, "k D"]:
     """Quantiles of each row under weights that all rows share.
 
-    The i-th smallest value stands at probability Σ_{k<i} w_k + w_i/2, with straight lines in between; for equal
+    The i-th smallest value has the probability Σ_{k<i} w_k + w_i/2, with linear interpolation in between; for equal
     weights these are NumPy's quantiles with `method="hazen"`.
 
     Parameters
     ----------
     values : (D, N) array
     order : (D, N) array of int
-        `sort_order(values)`, which is most of the work and is the same for all weights and probabilities.
+        `sort_order(values)`. Sorting takes most of the time and serves all weights and probabilities.
     weights : (N,) array
         With sum one.
     probs : (k,) array
@@ -217,7 +234,7 @@ def weighted_quantile(
         at = np.cumsum(w, axis=1) - w / 2
         index = np.arange(len(at))
         for k, prob in enumerate(probs):
-            above = np.sum(at < prob, axis=1)  # `at` ascends: how many are below is where the next one stands
+            above = np.sum(at < prob, axis=1)  # `at` ascends, so this is the position of the first value above
             low, high = np.maximum(above - 1, 0), np.minimum(above, num_draws - 1)
             below, gap = at[index, low], at[index, high] - at[index, low]
             share = np.clip((prob - below) / np.where(gap > 0, gap, 1.0), 0, 1)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from ggmflow.estimator.graphical_flow import GraphicalFlow, RangeWarning
 from ggmflow.model.conditions import Choice
+from ggmflow.posterior.edge_rules import EDGE_RULES, own_parameters
 from ggmflow.posterior.edges import EdgeSelection
 from ggmflow.posterior.posterior import PoorFitWarning
 from ggmflow.posterior.weights import Verdict, khat_limit
@@ -19,7 +20,7 @@ from ggmflow.train.progress import counting_bar
 from ggmflow.views.pairs import View, num_draws_of, view
 
 LEVEL, THRESHOLD = 0.9, 0.1
-RULES = ("f1", "interval", "fdr")
+RULES = tuple(rule.key for rule in EDGE_RULES.values() if rule.menu)
 FIELDS = ("association", "lower", "upper", "p_positive", "edge_probability")
 
 _CAPACITY = 72_000  # pairs × points that a page can hold: about 3 MB
@@ -293,7 +294,7 @@ def _point(model: GraphicalFlow, lam: float, q: float, num_draws: int, evidence:
     post, pairs = seen.posterior, seen.pairs
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PoorFitWarning)  # the page contains it
-        selections = [post.select_edges(rule, level=LEVEL if rule == "interval" else None) for rule in RULES]
+        selections = [post.select_edges(rule, **own_parameters(rule, level=LEVEL)) for rule in RULES]
     row_of = np.full(len(post.names), -1)
     row_of[post.query] = np.arange(len(post.query))
     row, column = row_of[pairs["i"]], pairs["j"].to_numpy()

@@ -10,14 +10,12 @@ from jaxtyping import Float
 from ggmflow.data.findings import DataCheck, sentences
 from ggmflow.errors.advice import Surface
 from ggmflow.model.conditions import Choice
-from ggmflow.report.content import Content, Point
+from ggmflow.posterior.edge_rules import EDGE_RULES
+from ggmflow.posterior.weights import Verdict
+from ggmflow.report.content import RULES, Content, Point
 
 VERDICTS = {"good": "Good", "fair": "Fair", "poor": "Poor"}
-RULE_NAMES = {
-    "f1": "best expected F1 (default)",
-    "interval": "90 % interval excludes zero",
-    "fdr": "false discovery rate at most 10 %",
-}
+RULE_NAMES = {key: EDGE_RULES[key].title() for key in RULES}
 SYMBOLS = {"lam": "λ", "q": "q"}
 MEASURES = ("regression weight", "partial correlation")
 MISSING = {
@@ -99,7 +97,7 @@ def trust(point: Point, content: Content) -> str:
 def reliability(content: Content) -> str:
     """Number of points by verdict; empty for a single point."""
     verdicts = [point.verdict for point in content.points]
-    found = {verdict: verdicts.count(verdict) for verdict in VERDICTS if verdict in verdicts}
+    found = {verdict: verdicts.count(verdict) for verdict in Verdict if verdict in verdicts}
     if len(verdicts) == 1:
         return ""
     if len(found) == 1:

@@ -13,6 +13,8 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
+from ggmflow.posterior import tables
+from ggmflow.posterior.edge_rules import own_parameters
 from ggmflow.posterior.posterior import Posterior
 from ggmflow.storage.archive import versions
 from ggmflow.storage.json_values import plain
@@ -54,21 +56,12 @@ def entry_table(post: Posterior, level: float = 0.9, rule: str = "f1") -> pd.Dat
         0.1), p_positive, rule_probability (of an edge by the rule; missing if it has none), mean, sd, median, lower,
         upper (of ω_ij), lam, q, temperature, level, rule. `attrs` as in `summary`.
     """
-    chosen = post.select_edges(rule, level=level if rule == "interval" else None)
-    table = post.summary(level, rule=chosen)
-    names = list(post.names)
-    a = pd.Index([names[k] for k in post.query]).get_indexer(table["row"].to_list())
-    b = pd.Index(names).get_indexer(table["column"].to_list())
-    diagonal, inside = post.query[a] == b, np.isin(b, post.query)
-    own = np.nan if chosen.probability is None else chosen.probability[a, b]
-    table["rule_probability"] = np.where(diagonal, np.nan, own)
-    scale = np.where(inside, "partial correlation", "regression weight").astype(object)
-    scale[diagonal] = None
-    table["scale"] = scale
+    chosen = post.select_edges(rule, **own_parameters(rule, level=level))
+    table = tables.entry_table(post.draws, chosen, post.diagnostics(), _FIRST, level=level)
     condition = {"lam": post.lam, "q": post.q, "temperature": post.temperature, "level": float(level)}
     for name, value in (condition | {"rule": table.attrs["rule"]}).items():
         table[name] = value
-    return table.reindex(columns=[*_FIRST, *condition, "rule"])
+    return table
 
 
 def strongest(table: pd.DataFrame) -> pd.DataFrame:
@@ -103,7 +96,7 @@ def describe(post: Posterior, table: pd.DataFrame) -> dict[str, Any]:
             "query": [post.names[k] for k in post.query],
             **{name: table.attrs[name] for name in names},
             "n_edges": int(np.count_nonzero(table["edge"])),
-            "diagnostics": post.diagnostics(),
+            "diagnostics": dict(post.diagnostics()),
         }
     )
 

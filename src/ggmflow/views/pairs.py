@@ -12,9 +12,23 @@ import pandas as pd
 from jaxtyping import Float
 
 from ggmflow.estimator.graphical_flow import GraphicalFlow
+from ggmflow.posterior.diagnostics import PoorFitWarning
+from ggmflow.posterior.edge_rules import own_parameters
+from ggmflow.posterior.edges import EdgeSelection
 from ggmflow.posterior.flow_source import chunk_size, quick_chunk_size
-from ggmflow.posterior.posterior import PoorFitWarning, Posterior
+from ggmflow.posterior.posterior import Posterior
+from ggmflow.posterior.tables import entry_table
 from ggmflow.posterior.weights import Verdict
+
+# Columns of `View.pairs` by their names in `tables.entry_table`.
+_COLUMNS = {
+    **{name: name for name in ("i", "j", "row", "column", "association")},
+    "association_lower": "lower",
+    "association_upper": "upper",
+    **{name: name for name in ("p_positive", "edge_probability")},
+    "rule_probability": "probability",
+    "edge": "edge",
+}
 
 
 class View(NamedTuple):
@@ -39,10 +53,12 @@ class View(NamedTuple):
         Expected share of false edges.
     message : str
         Description of the quality of the fit at this condition.
-    verdict : {"good", "fair", "poor"}
-        The quality as a value, as in `ImportanceWeights.verdict`.
+    verdict : Verdict
+        The quality as a value, as in `Posterior.diagnostics`.
     posterior : Posterior
         Source of the numbers.
+    selection : EdgeSelection
+        The edges, with the rule as values.
     """
 
     lam: float
@@ -56,6 +72,7 @@ class View(NamedTuple):
     message: str
     verdict: Verdict
     posterior: Posterior
+    selection: EdgeSelection
 
     @property
     def density(self) -> float:
@@ -112,25 +129,13 @@ def view(
     """
     lam, q, temperature = _condition(model, lam, q, temperature)
     post = model.posterior(lam, q, temperature, num_draws=num_draws_of(model) if num_draws is None else num_draws)
-    free = post._free
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PoorFitWarning)  # the view contains the message
-        chosen = post.select_edges(rule, level=level if rule == "interval" else None)
-        lower, upper = post.association_interval(level)
-        matrices = {
-            "association": post.association(),
-            "lower": lower,
-            "upper": upper,
-            "p_positive": post.sign_probability(),
-            "edge_probability": post.edge_probability(),
-            "probability": np.full(lower.shape, np.nan) if chosen.probability is None else chosen.probability,
-            "edge": chosen.edges,
-        }
-    pair = ~free.diagonal
-    row, j = free.row[pair], free.column[pair]
-    i, names = post.query[row], np.array(post.names, dtype=object)
-    columns = {"i": i, "j": j, "row": names[i], "column": names[j]}
-    pairs = pd.DataFrame(columns | {label: values[row, j] for label, values in matrices.items()})
+        chosen = post.select_edges(rule, **own_parameters(rule, level=level))
+    known = post.diagnostics()
+    table = entry_table(post.draws, chosen, known, list(_COLUMNS), level=level)
+    pairs = table.loc[~post.draws.free.diagonal].rename(columns=_COLUMNS).reset_index(drop=True)
+    pairs.attrs = {}
     return View(
         lam=lam,
         q=q,
@@ -140,9 +145,10 @@ def view(
         rule=chosen.rule,
         n_edges=chosen.n_edges,
         expected_fdr=chosen.expected_fdr,
-        message=str(post.diagnostics()["message"]),
-        verdict="good" if post._weights is None else post._weights.verdict,
+        message=known.message,
+        verdict=known.verdict,
         posterior=post,
+        selection=chosen,
     )
 
 
@@ -156,13 +162,9 @@ def density(seen: View, pair: int) -> Density:
     pair
         Row of the pair in `View.pairs`.
     """
-    post, row = seen.posterior, seen.pairs.iloc[pair]
-    entry = np.flatnonzero(~post._free.diagonal)[[pair]]
-    weights = post._weights.values if post._weights is not None and post.weighted else None
-    values = post._sample.association_draws(entry)[0]
-    even = np.full(values.size, 1 / values.size)
-    ends = float(row["lower"]), float(row["upper"]), float(row["association"])
-    return Density(values, even if weights is None else weights, *ends)
+    draws, row = seen.posterior.draws, seen.pairs.iloc[pair]
+    values = draws.association_draws(np.flatnonzero(~draws.free.diagonal)[[pair]])[0]
+    return Density(values, draws.weights, float(row["lower"]), float(row["upper"]), float(row["association"]))
 
 
 def num_draws_of(model: GraphicalFlow, quick: bool = False) -> int:

@@ -1,0 +1,64 @@
+"""Checks of arguments that several functions of this package take; each error names the argument and its value."""
+
+from numbers import Integral, Real
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+
+_MOST = 10**9  # more draws, chains or sweeps would run out of memory or time, so they are a mistake
+
+
+def check_count(value: object, name: str = "num_draws") -> int:
+    """A number of draws, chains or sweeps; raise if it is not a whole number from 1 to 10⁹."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= _MOST:
+        raise ValueError(f"{name} must be a whole number from 1 to {_MOST}, got {value!r}")
+    return int(value)
+
+
+def check_tails(level: float) -> tuple[float, float]:
+    """Probabilities at the two ends of an equal-tailed interval; raise if the level is not between 0 and 1.
+
+    Examples
+    --------
+    >>> check_tails(0.5)
+    (0.25, 0.75)
+    """
+    if not isinstance(level, Real) or not 0 < float(level) < 1:
+        raise ValueError(f"level must be a number between 0 and 1, such as 0.9, got {level!r}")
+    return (1 - float(level)) / 2, (1 + float(level)) / 2
+
+
+def check_threshold(threshold: float) -> float:
+    """A size of associations; raise if it is negative or not finite."""
+    if isinstance(threshold, bool) or not isinstance(threshold, Real) or not 0 <= float(threshold) < np.inf:
+        raise ValueError(f"threshold must be a number, zero or positive, got {threshold!r}")
+    return float(threshold)
+
+
+def check_rate(rate: float) -> float:
+    """A false discovery rate; raise if it is not between 0 and 1."""
+    if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 < float(rate) < 1:
+        raise ValueError(f"rate must be a number between 0 and 1, such as 0.1, got {rate!r}")
+    return float(rate)
+
+
+def check_probs(probs: ArrayLike) -> Float[np.ndarray, "*k"]:
+    """One probability or a vector of them; raise if one is not between 0 and 1."""
+    try:
+        levels = np.asarray(probs)
+    except (ValueError, TypeError):  # lists of different lengths
+        levels = np.empty((0, 0))
+    if levels.dtype.kind not in "iuf" or levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
+        raise ValueError(f"probs must be one or more probabilities from 0 to 1, got {probs!r}")
+    return levels
+
+
+def check_query(query: ArrayLike, n_features: int) -> Int[np.ndarray, " s"]:
+    """Positions of the query's columns; raise if they repeat or are not positions of columns."""
+    positions = np.array(query)
+    if positions.ndim != 1 or not positions.size or positions.dtype.kind not in "iu":
+        raise ValueError(f"query must be a vector of column positions, got {query!r}")
+    if len(np.unique(positions)) < positions.size or positions.min() < 0 or positions.max() >= n_features:
+        raise ValueError(f"query must hold different positions from 0 to {n_features - 1}, got {positions}")
+    return positions.astype(np.intp)

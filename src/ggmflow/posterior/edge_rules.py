@@ -1,0 +1,230 @@
+"""The rules that choose edges: one entry of `EDGE_RULES` per rule, from which all menus and choices are made.
+
+To add a rule, add a function that selects pairs and an `EdgeRule` to this file. `Posterior.select_edges`, the command
+line, the explorer's menu and the report then offer it. This module is light to import: the functions load NumPy and
+SciPy through the modules that they use.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+if TYPE_CHECKING:
+    from ggmflow.posterior.edges import ScoredPairs
+    from ggmflow.posterior.two_groups import Chosen, Pairs
+
+DEFAULT = "f1"
+
+
+class Parameter(NamedTuple):
+    """A number that a rule takes.
+
+    Attributes
+    ----------
+    default
+        Its value if none is given.
+    help
+        One line.
+    bounded
+        Whether it must be between 0 and 1; otherwise it must be zero or positive.
+    """
+
+    default: float
+    help: str
+    bounded: bool = True
+
+
+class ChosenPairs(NamedTuple):
+    """The result of a rule for m pairs.
+
+    Attributes
+    ----------
+    chosen : (m,) array of bool
+        The edges.
+    probability : (m,) array or None
+        The rule's own probability of an edge; None if it has none.
+    text : str
+        The rule with its numbers, for people.
+    """
+
+    chosen: "Chosen"
+    probability: "Pairs | None"
+    text: str
+
+
+@final
+@dataclass(frozen=True)
+class EdgeRule:
+    """A rule that chooses edges.
+
+    Attributes
+    ----------
+    key
+        Its name in Python and on the command line.
+    label
+        Its name in menus, with its parameters in braces; bounded ones are shown in percent.
+    help
+        One line.
+    select
+        Function of `edges.ScoredPairs` and the parameters, by name, that returns `ChosenPairs`.
+    parameters
+        By name.
+    menu
+        Values of the parameters for which menus offer the rule; none: menus do not offer it.
+    states_fdr
+        Whether the text of a selection states a false discovery rate.
+    """
+
+    key: str
+    label: str
+    help: str
+    select: "Callable[..., ChosenPairs]"
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    menu: tuple[Mapping[str, float], ...] = ({},)
+    states_fdr: bool = False
+
+    @property
+    def defaults(self) -> dict[str, float]:
+        """Default values of the parameters."""
+        return {name: parameter.default for name, parameter in self.parameters.items()}
+
+    def title(self, values: Mapping[str, float] | None = None) -> str:
+        """The label with given values of the parameters, otherwise the defaults; the default rule is marked.
+
+        Examples
+        --------
+        >>> EDGE_RULES["interval"].title({"level": 0.8})
+        '80 % interval excludes zero'
+        """
+        numbers = self.defaults | dict(values or {})
+        shown = {
+            name: f"{100 * number:g} %" if self.parameters[name].bounded else f"{number:g}"
+            for name, number in numbers.items()
+        }
+        return self.label.format(**shown) + (" (default)" if self.key == DEFAULT else "")
+
+
+# ------------------------------------------------------------------------------------------------------------ the rules
+def _highest_f1(scored: "ScoredPairs") -> ChosenPairs:
+    from ggmflow.posterior.two_groups import best_f1
+
+    chosen = best_f1(scored.probability, scored.share)
+    text = f"highest expected F1, two-group model: {scored.smallest(chosen)}"
+    if chosen.any():
+        text += f", expected false discovery rate {scored.expected_fdr(chosen):.2f}"
+        if scored.could_be_empty:
+            text += "; the scores could be those of a graph without edges"
+    return ChosenPairs(chosen, scored.probability, text)
+
+
+def _interval(scored: "ScoredPairs", level: float) -> ChosenPairs:
+    chosen = scored.draws.excludes_zero([(1 - level) / 2, (1 + level) / 2])[scored.entries]
+    return ChosenPairs(chosen, None, f"{100 * level:g} % credible interval excludes zero")
+
+
+def _false_discovery_rate(scored: "ScoredPairs", rate: float) -> ChosenPairs:
+    from ggmflow.posterior.two_groups import largest_set
+
+    chosen = largest_set(1 - scored.probability, rate)
+    text = f"expected false discovery rate ≤ {rate:g}, two-group model: {scored.smallest(chosen)}"
+    return ChosenPairs(chosen, scored.probability, text)
+
+
+def _probability(scored: "ScoredPairs", threshold: float, cut: float) -> ChosenPairs:
+    probability = scored.draws.edge_probability(threshold)[scored.entries]
+    return ChosenPairs(probability > cut, probability, f"P(|association| > {threshold:g}) > {cut:g}")
+
+
+EDGE_RULES: dict[str, EdgeRule] = {
+    rule.key: rule
+    for rule in (
+        EdgeRule(
+            "f1",
+            "Highest expected F1",
+            "the set of highest expected F1 in a two-group model of all pairs",
+            _highest_f1,
+            states_fdr=True,
+        ),
+        EdgeRule(
+            "interval",
+            "{level} interval excludes zero",
+            "the credible interval excludes zero, the paper's rule",
+            _interval,
+            {"level": Parameter(0.9, "level of the credible intervals")},
+            menu=({"level": 0.8}, {"level": 0.9}, {"level": 0.95}),
+        ),
+        EdgeRule(
+            "fdr",
+            "False discovery rate at most {rate}",
+            "the largest set whose expected false discovery rate in the two-group model is at most 0.1",
+            _false_discovery_rate,
+            {"rate": Parameter(0.1, "highest expected share of false edges")},
+            states_fdr=True,
+        ),
+        EdgeRule(
+            "probability",
+            "P(|association| > {threshold}) above {cut}",
+            "P(|association| > 0.1) is above 0.5",
+            _probability,
+            {
+                "threshold": Parameter(0.1, "size of an association that counts", bounded=False),
+                "cut": Parameter(0.5, "probability above which a pair is an edge"),
+            },
+            menu=(),
+        ),
+    )
+}
+
+
+# ------------------------------------------------------------------------------------------------------ finding a rule
+def find_rule(key: str | None = None, **given: float | None) -> tuple[EdgeRule, dict[str, float]]:
+    """A rule and the values of its parameters; raise if the rule is unknown or a value not allowed.
+
+    Parameters
+    ----------
+    key
+        Of the rule. None: the first rule that one of the given parameters belongs to; without any, the default rule.
+    **given
+        Values of parameters; None means the default.
+    """
+    values = {name: value for name, value in given.items() if value is not None}
+    if key is None:
+        key = next((each.key for each in EDGE_RULES.values() if values.keys() & each.parameters.keys()), DEFAULT)
+    if not isinstance(key, str) or key not in EDGE_RULES:
+        shown = repr(key) if isinstance(key, str) else f"of type {type(key).__name__}"
+        raise ValueError(f"unknown rule {shown}: choose one of {', '.join(EDGE_RULES)}")
+    rule = EDGE_RULES[key]
+    for name, value in values.items():
+        if name not in rule.parameters:
+            known = f"takes {' and '.join(rule.parameters)}" if rule.parameters else "takes no numbers"
+            owner = next((each.key for each in EDGE_RULES.values() if name in each.parameters), None)
+            belongs = f", which belongs to rule={owner!r}" if owner else ""
+            raise ValueError(f"the rule {key!r} {known}, but {name} was given{belongs}")
+        _check_number(name, value, rule.parameters[name].bounded)
+    return rule, rule.defaults | {name: float(value) for name, value in values.items()}
+
+
+def own_parameters(key: str, **given: float) -> dict[str, Any]:
+    """Those of the given values that are parameters of the rule; raise if the rule is unknown.
+
+    Examples
+    --------
+    >>> own_parameters("interval", level=0.8, threshold=0.1), own_parameters("f1", level=0.8)
+    ({'level': 0.8}, {})
+    """
+    parameters = find_rule(key)[0].parameters
+    return {name: value for name, value in given.items() if name in parameters}
+
+
+def menu_entries() -> dict[str, tuple[EdgeRule, Mapping[str, float]]]:
+    """Label → rule and values of its parameters, for every entry of a menu."""
+    return {rule.title(values): (rule, values) for rule in EDGE_RULES.values() for values in rule.menu}
+
+
+def _check_number(name: str, value: object, bounded: bool) -> None:
+    inside = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
+    if not inside or (bounded and not 0 < float(value) < 1):  # pyright: ignore[reportArgumentType]
+        limits = "between 0 and 1" if bounded else "zero or positive"
+        raise ValueError(f"{name} must be a number {limits}, got {value!r}")

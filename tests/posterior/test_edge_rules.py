@@ -1,0 +1,111 @@
+"""The registry of edge rules: parameters are checked, and a rule that is added to it appears in every menu."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ggmflow.posterior.edge_rules import EDGE_RULES, find_rule, menu_entries, own_parameters
+from ggmflow.posterior.posterior import Posterior
+from ggmflow.posterior.source import ChainSource
+
+
+@pytest.mark.parametrize(
+    ("rule", "given", "message"),
+    [
+        ("best", {}, "unknown rule 'best': choose one of f1, interval, fdr, probability"),
+        (3, {}, "unknown rule of type int"),
+        ("f1", {"level": 0.9}, "'f1' takes no numbers, but level was given"),
+        ("interval", {"rate": 0.1}, "'interval' takes level, but rate was given"),
+        ("probability", {"level": 0.1}, "takes threshold and cut, but level"),
+        ("interval", {"level": 90}, "level must be a number between 0 and 1, got 90"),
+        ("fdr", {"rate": True}, "rate must be a number between 0 and 1, got True"),
+        ("fdr", {"rate": np.nan}, "rate must be"),
+        ("probability", {"cut": 1.0}, "cut must be"),
+        ("probability", {"threshold": -0.1}, "threshold must be a number zero or positive"),
+        ("probability", {"threshold": "0.1"}, "threshold must be"),
+    ],
+)
+def test_wrong_rules_and_numbers_are_named(rule, given, message):
+    with pytest.raises(ValueError, match=message):
+        find_rule(rule, **given)
+
+
+def test_numbers_have_defaults():
+    assert find_rule("fdr", rate=None, level=None) == (EDGE_RULES["fdr"], {"rate": 0.1})
+    assert find_rule(rate=0.2) == (EDGE_RULES["fdr"], {"rate": 0.2}) and find_rule() == find_rule("f1")
+    assert find_rule(threshold=0) == (EDGE_RULES["probability"], {"threshold": 0.0, "cut": 0.5})
+    assert find_rule("f1")[1] == {} and find_rule("interval")[1] == {"level": 0.9}
+
+
+def test_parameters_that_other_rules_take_are_left_out():
+    assert own_parameters("probability", level=0.8, threshold=0.2) == {"threshold": 0.2}
+    assert own_parameters("f1", level=0.8) == {}
+    with pytest.raises(ValueError, match="unknown rule 'best'"):
+        own_parameters("best", level=0.8)
+
+
+def test_menus_show_parameters_and_mark_the_default():
+    assert list(menu_entries()) == [
+        "Highest expected F1 (default)",
+        "80 % interval excludes zero",
+        "90 % interval excludes zero",
+        "95 % interval excludes zero",
+        "False discovery rate at most 10 %",
+    ]
+    assert EDGE_RULES["probability"].title() == "P(|association| > 0.1) above 50 %"
+
+
+# A rule that chooses the pairs of largest |mean|, with a parameter of its own.
+NEW_RULE = """
+from ggmflow.posterior.edge_rules import EDGE_RULES, ChosenPairs, EdgeRule, Parameter
+
+def largest(scored, size):
+    mean = abs(scored.draws.mean()[scored.entries])
+    return ChosenPairs(mean > size, None, f"|mean| > {size:g}")
+
+size = {"size": Parameter(0.5, "smallest |mean|", bounded=False)}
+EDGE_RULES["large"] = EdgeRule("large", "Mean above {size}", "the mean is large", largest, size)
+"""
+
+
+@pytest.fixture
+def new_rule():
+    exec(NEW_RULE, {})
+    yield EDGE_RULES["large"]
+    del EDGE_RULES["large"]
+
+
+def test_a_new_rule_selects_edges(new_rule):
+    Omega = np.array([[2.0, -0.8, 0.3], [-0.8, 2.0, 0.6], [0.3, 0.6, 2.0]])
+    post = Posterior(ChainSource(np.tile(Omega, (50, 1, 1))), tuple("abc"), np.arange(3), 1.0, 1.0, 1.0, num_draws=50)
+    found = post.select_edges("large")
+    assert (found.key, found.parameters, found.rule, found.n_edges) == ("large", {"size": 0.5}, "|mean| > 0.5", 2)
+    larger = (np.abs(Omega) > 0.7) & ~np.eye(3, dtype=bool)
+    np.testing.assert_array_equal(post.edges(rule="large", size=0.7), larger)
+    assert post.select_edges(size=0.2).n_edges == 3  # the parameter names the rule
+    assert post.summary(rule="large")["edge"].sum() == post.to_networkx(rule="large").number_of_edges() == 2
+    assert "Mean above 0.5" in menu_entries()
+
+
+def test_a_new_rule_is_offered_everywhere():
+    """Registered before they are loaded, it is a choice of the command line, the explorer and the report."""
+    code = """
+from typing import get_args
+from ggmflow.cli import app
+assert get_args(app.RuleKey) == ("f1", "interval", "fdr", "probability", "large")
+assert "large: the mean is large" in get_args(app.Rule)[1].help
+from ggmflow.explorer.session import RULES
+assert RULES["Mean above 0.5"] == ("large", 0.9)
+from ggmflow.report import content, text
+assert content.RULES == ("f1", "interval", "fdr", "large") and text.RULE_NAMES["large"] == "Mean above 0.5"
+"""
+    subprocess.run([sys.executable, "-c", NEW_RULE + code], check=True, timeout=300)
+
+
+def test_the_registry_is_light_to_import():
+    """The command line's help needs it, and must not wait for JAX, SciPy, pandas or NumPy."""
+    code = "import sys, ggmflow.posterior.edge_rules\n"
+    code += "assert not {'jax', 'scipy', 'pandas', 'numpy'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
