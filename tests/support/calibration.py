@@ -5,7 +5,7 @@
 Where Ω₁ … Ω_L come from the posterior, Ω₀ is one more draw of it: for every f, λ and q the rank is uniform on 0 … L
 (Talts et al. 2018), and a 90 % interval contains f(Ω₀) in 90 % of all replications. f is a diagonal entry, an
 off-diagonal entry (both chosen at random in every replication) or log det Ω. S = XᵀX is neither centred nor scaled: the
-model with known mean is used unchanged, at T = 1. Two deliberate mistakes pass through the same tests and must be seen.
+model with known mean is used unchanged, at T = 1. Two deliberate mistakes go through the same tests and must be seen.
 The effect of centring rows by their own mean is measured too.
 """
 
