@@ -22,7 +22,6 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.covariance import log_likelihood
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ggmflow.data.check import DataWarning
@@ -30,6 +29,7 @@ from ggmflow.data.findings import serious_sentences
 from ggmflow.data.scatter import Scatter
 from ggmflow.estimator import model_file
 from ggmflow.estimator.model_file import FittedModel
+from ggmflow.estimator.plan import check_parameters, plan_fit, raise_if_failed, warn_about_training
 from ggmflow.evidence.evidence import (
     Evidence,
     LargePrior,
@@ -43,8 +43,8 @@ from ggmflow.evidence.evidence import (
     mix,
     prior_ranges,
 )
-from ggmflow.flow.base import Architecture, MatrixFlow, check_architecture, query_first, untrained_flow
-from ggmflow.model.conditions import Choice, Ranges, find_ranges, number_list
+from ggmflow.flow.base import MatrixFlow, query_first
+from ggmflow.model.conditions import Choice, Ranges, number_list
 from ggmflow.modes.path import ModePath, complete, describe, make_problem, solve_path
 from ggmflow.posterior.flow_source import FlowSource, chunk_size
 from ggmflow.posterior.notebook_html import Level, card, name_some
@@ -52,20 +52,10 @@ from ggmflow.posterior.posterior import Posterior, check_count
 from ggmflow.posterior.source import RandomState, as_key
 from ggmflow.storage.cache import compilation_cache_enabled
 from ggmflow.train.clock import Clock
-from ggmflow.train.loop import (
-    CHUNK,
-    Report,
-    Trained,
-    default_settings,
-    memory_errors,
-    reports_from_array,
-    require_memory,
-    train,
-)
+from ggmflow.train.loop import Status, Trained, train
+from ggmflow.train.memory import memory_errors
 from ggmflow.train.progress import counting_bar, training_bar
-
-_COOLING = (5.0, 100)  # T₀ and the number of stages of the published cooling
-_PAPER_RATE = 1e-2  # of 1e-3, 3e-3 and 1e-2 the best in 400 steps on the toy problem
+from ggmflow.train.report import Report, reports_from_array
 
 
 class _Unreadable:
@@ -187,7 +177,7 @@ class GraphicalFlow(BaseEstimator):
         standardize: bool = True,
         transform: str | None = None,
         missing: str = "error",
-        architecture: Architecture = "structured",
+        architecture: str = "structured",
         steps: int | None = None,
         batch_size: int | None = None,
         random_state: RandomState = None,
@@ -200,7 +190,7 @@ class GraphicalFlow(BaseEstimator):
         self.standardize = standardize
         self.transform = transform
         self.missing = missing
-        self.architecture: Architecture = architecture
+        self.architecture = architecture
         self.steps = steps
         self.batch_size = batch_size
         self.random_state = random_state
@@ -224,75 +214,41 @@ class GraphicalFlow(BaseEstimator):
         self
             After Ctrl-C the best model so far, with a warning.
         """
-        if checkpoint is not None and not isinstance(self.random_state, Integral):
-            raise ValueError("a fit with a checkpoint needs an integer random_state: without one it cannot be resumed")
-        check_architecture(self.architecture)
-        # What makes no sense is refused before it is counted with.
-        default_settings(1, False, self.steps, self.batch_size)
-        if self.query is None and len(shape := getattr(X, "shape", ())) == 2:
-            # Before the scatter matrix is made, which may be large itself.
-            require_memory(self.architecture, shape[1], shape[1], self.batch_size)
+        parameters = self.get_params(deep=False)
+        check_parameters(parameters, getattr(X, "shape", ()), checkpoint)
         scatter = self._read(X)
         if scatter.check is not None and (told := serious_sentences(scatter.check)):
             warnings.warn(f"{'; '.join(told)}. All about the data: model.scatter_.check", DataWarning, stacklevel=2)
-        query = np.arange(scatter.n_features) if self.query is None else scatter.index(self.query)
-        require_memory(self.architecture, scatter.n_features, len(query), self.batch_size)
-        ranges = find_ranges(self.lam, self.q, self.temperature, scatter, query)
-        key = as_key(self.random_state)
-        with memory_errors(scatter.n_features, len(query)):
-            flow = untrained_flow(jax.random.fold_in(key, 0), self.architecture, scatter, query, ranges)
-        settings = default_settings(flow.n_entries, ranges.many_temperatures, self.steps, self.batch_size)
-        snapshot_at = ()
-        if self.architecture == "paper":
-            settings = settings._replace(learning_rate=_PAPER_RATE)
-            if ranges.many_temperatures:
-                # The published cooling needs a stage at T = 1 and one at the end.
-                steps, snapshot_at = max(settings.steps, 2 * CHUNK), (ranges.warmest, ranges.temperature[0])
-                cooling = (_COOLING[0], ranges.temperature[0], _COOLING[1])
-                settings = settings._replace(steps=steps, cooling=cooling, averaging=0.0)
-        # Nothing was refused: from here on an earlier fit is gone, even should this one not end well.
+        plan = plan_fit(parameters, scatter)
+        # All parameters are valid: from here on the results of an earlier fit are dropped, even if this one fails.
         for name in ("flow_", "_snapshots", "_precision", "_choice", "timings_", "feature_names_in_"):
             vars(self).pop(name, None)
         if not isinstance(X, Scatter | str | os.PathLike):
             validate_data(self, X, skip_check_array=True)  # pyright: ignore[reportArgumentType]
         self.n_features_in_ = scatter.n_features
-        self.scatter_, self.query_, self._ranges = scatter, query, ranges
+        self.scatter_, self.query_, self._ranges = scatter, plan.query, plan.ranges
         show, clock = self.progress and jax.process_index() == 0, Clock()
-        fits = memory_errors(scatter.n_features, len(query))
-        with compilation_cache_enabled(), jax.enable_x64(False), fits, training_bar(show, clock) as report:
+        with (
+            compilation_cache_enabled(),
+            jax.enable_x64(False),
+            memory_errors(scatter.n_features, len(plan.query)),
+            training_bar(show, clock) as report,
+        ):
             trained = train(
-                flow,
-                jax.random.fold_in(key, 1),
-                ranges.low,
-                ranges.high,
-                settings,
+                plan.flow,
+                plan.key,
+                plan.ranges.low,
+                plan.ranges.high,
+                plan.settings,
                 report=report,
                 checkpoint=None if checkpoint is None else Path(checkpoint),
-                snapshot_at=snapshot_at,
+                snapshot_at=plan.snapshots,
                 clock=clock,
             )
-        if trained.status == "failed":
-            raise FloatingPointError(
-                "training failed: the ELBO was never finite. Narrow the ranges of lam, q and temperature, "
-                "above all away from the lowest q and temperature and from extreme lam"
-            )
+        raise_if_failed(trained)
         self._keep(trained)
         self.timings_ = Timings(clock.compiling, clock.training)
-        if trained.status == "interrupted":
-            warnings.warn(
-                f"interrupted after {self.n_iter_} of {settings.steps} steps: this is the best model so far. "
-                "Check posterior(...).diagnostics() before trusting it"
-                + (f"; the same call goes on from {checkpoint}" if checkpoint is not None else ""),
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        elif (skipped := int(self.history_["skipped"].iloc[-1])) > 0.05 * self.n_iter_:
-            warnings.warn(
-                f"{skipped} of {self.n_iter_} steps were skipped because their gradient was not finite. "
-                "Check posterior(...).diagnostics(); narrower ranges of lam, q and temperature may help",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        warn_about_training(trained, plan.settings.steps, checkpoint)
         return self
 
     def posterior(
@@ -695,7 +651,7 @@ class GraphicalFlow(BaseEstimator):
         return self._source(lam, q, 1.0)
 
     def _keep(self, trained: Trained) -> None:
-        self.flow_, self._snapshots, self.status_ = trained.flow, trained.snapshots, trained.status
+        self.flow_, self._snapshots, self.status_ = trained.flow, trained.snapshots, str(trained.status)
         self.history_ = pd.DataFrame(trained.history, columns=list(Report._fields))
         self.n_iter_ = int(self.history_["step"].iloc[-1])
 
@@ -734,5 +690,5 @@ class GraphicalFlow(BaseEstimator):
             if np.isclose(known, temperature, rtol=1e-5):
                 return flow
         known = " and ".join(f"{value:g}" for value in self._snapshots)
-        why = " (it was interrupted while it cooled)" if self.status_ == "interrupted" else ""
-        raise ValueError(f"the published architecture knows the temperatures {known} only{why}, got {temperature:g}")
+        why = " (its cooling was interrupted)" if self.status_ == Status.INTERRUPTED else ""
+        raise ValueError(f"this model has flows at the temperatures {known} only{why}, got {temperature:g}")

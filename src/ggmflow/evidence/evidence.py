@@ -39,8 +39,9 @@ from ggmflow.storage import archive
 from ggmflow.storage.cache import compilation_cache_enabled, safe_directory
 from ggmflow.train.clock import Clock
 from ggmflow.train.devices import default_device
-from ggmflow.train.loop import default_settings, train
+from ggmflow.train.loop import train
 from ggmflow.train.progress import counting_bar, training_bar
+from ggmflow.train.settings import default_settings
 
 Method = Literal["importance", "bridge", "integral", "cumulant"]
 
