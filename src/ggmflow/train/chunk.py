@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ggmflow.flow.base import MatrixFlow
 from ggmflow.train.devices import CONDITIONS, DRAWS, everywhere
-from ggmflow.train.schedule import draw_conditions
+from ggmflow.train.schedule import draw_conditions, learning_rate
 
 _MAX_MATRIX_ENTRIES = 2**23  # of one kind, in a step for a blanket; there are a dozen kinds
 _MAX_NORM = 10.0  # of the gradient, in nats
@@ -41,15 +41,17 @@ class Fixed(NamedTuple):
     held_out: Float[Array, "c 3"]
     low: Float[Array, " 3"]
     high: Float[Array, " 3"]
-    rates: Float[Array, " steps"]  # learning rates; an array, so that the length of training is not compiled in
+    steps: Float[Array, ""]  # N; an array, so that the length of training is not compiled in
     log_temperature: Float[Array, ""] | None = None
 
 
 class Shape(NamedTuple):
     """Numbers that are compiled in."""
 
+    num_steps: int
     num_conditions: int
     num_draws: int
+    learning_rate: float
     averaging: float
 
 
@@ -88,21 +90,20 @@ def run_chunk(fixed: Fixed, state: State, shape: Shape, mesh: Mesh) -> tuple[Sta
     """
     gradient_of = _sharded_gradient(fixed.frozen, mesh)
 
-    def step(state: State, given: tuple[Array, Array]) -> tuple[State, Float[Array, "c m"]]:
-        rate, evaluate = given
+    def step(state: State, evaluate: Array) -> tuple[State, Float[Array, "c m"]]:
         # One body for training and evaluation, so that drawing and differentiating are compiled once.
         weights = jax.tree.map(lambda a, b: jnp.where(evaluate, a, b), state.average, state.weights)
         noise, conditions = _inputs(fixed, shape, weights, state.step, evaluate)
         gradient, log_ratio = gradient_of(weights, noise, conditions)
+        rate = learning_rate(shape.learning_rate, state.step, fixed.steps)
         after, usable = _update(state, gradient, rate, shape.averaging)
         kept = jax.tree.map(lambda a, b: jnp.where(usable & ~evaluate, a, b), after, state)
         trained = jnp.where(evaluate, 0, 1)
         kept = kept._replace(step=state.step + trained, skipped=state.skipped + trained * jnp.where(usable, 0, 1))
         return kept, jnp.where(evaluate, log_ratio, 0.0)
 
-    rates = jnp.append(fixed.rates, jnp.zeros_like(fixed.rates[:1]))
-    evaluate = jnp.arange(len(rates)) == len(fixed.rates)
-    state, log_ratios = jax.lax.scan(step, state, (rates, evaluate))
+    evaluate = jnp.arange(shape.num_steps + 1) == shape.num_steps
+    state, log_ratios = jax.lax.scan(step, state, evaluate)
     return jax.lax.with_sharding_constraint((state, log_ratios[-1]), everywhere(mesh))
 
 

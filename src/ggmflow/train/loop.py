@@ -27,7 +27,7 @@ from ggmflow.train.clock import Clock
 from ggmflow.train.devices import check_agreement, make_mesh, replicate, to_local_device
 from ggmflow.train.interrupt import defer_interrupts
 from ggmflow.train.report import Report, summarize
-from ggmflow.train.schedule import condition_grid, cooled_temperature, is_reached, learning_rates
+from ggmflow.train.schedule import condition_grid, cooled_temperature, is_reached
 from ggmflow.train.settings import CHUNK, Settings
 
 
@@ -174,11 +174,10 @@ class _Run(NamedTuple):
     def one_chunk(self, state: State, chunk: int) -> tuple[State, Float[Array, "c m"]]:
         """The state after a chunk, and held-out log q − log p̃."""
         settings, temperature = self.settings, self.temperature(chunk)
-        rates = learning_rates(settings.learning_rate, chunk * CHUNK, CHUNK, self.num_chunks * CHUNK)
-        log_temperature = None if temperature is None else jnp.float32(np.log(temperature))
-        rates, log_temperature = replicate((rates, log_temperature), self.mesh)
-        fixed = self.fixed._replace(rates=rates, log_temperature=log_temperature)
-        shape = Shape(settings.num_conditions, settings.num_draws, settings.averaging)
+        fixed = self.fixed
+        if temperature is not None:
+            fixed = fixed._replace(log_temperature=replicate(jnp.float32(np.log(temperature)), self.mesh))
+        shape = Shape(CHUNK, settings.num_conditions, settings.num_draws, settings.learning_rate, settings.averaging)
         return run_chunk(fixed, state, shape, self.mesh)
 
     def advance(self, progress: Progress, chunk: int, state: State, log_ratio: Float[np.ndarray, "c m"]) -> Progress:
@@ -243,4 +242,4 @@ def _fixed_arrays(
 ) -> Fixed:
     held_out = jnp.asarray(condition_grid(settings.num_conditions, low, high))
     ends = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
-    return replicate(Fixed(frozen, key, held_out, *ends, jnp.zeros(CHUNK)), mesh)
+    return replicate(Fixed(frozen, key, held_out, *ends, jnp.float32(_num_chunks(settings) * CHUNK)), mesh)
