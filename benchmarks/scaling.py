@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.training import Outcome, train
-from ggmflow.train.loop import default_settings
+from ggmflow.train.settings import default_settings
 
 WHOLE = (170, 240, 340)  # one kind of flow: up to 160 variables there are leanings
 BLANKET, QUERY = (300, 600, 1200), 6

@@ -35,6 +35,8 @@ from ggmflow.evidence.prior import write_prior
 from ggmflow.report import page
 from ggmflow.storage.archive import TEMPORARY, ModelFileError, read, write
 from ggmflow.train import loop as train
+from ggmflow.train.checkpoint import Progress, write_checkpoint
+from ggmflow.train.chunk import initial_state
 from ggmflow.views import export
 
 KINDS = ("kill", "full", "interrupt")
@@ -149,7 +151,9 @@ def victims() -> dict[str, Victim]:
     save, weights = gf.GraphicalFlow.save, [rng.normal(size=3000) for _ in range(2)]
 
     def checkpoint(path: Path, new: bool) -> None:
-        train._save_checkpoint(path, {"of": new}, [weights[new]], [train.Report(25, 25, 0.0, 1.0, 0)], (0.0, 1))
+        history = [train.Report(25, 25, 0.0, 1.0, 0)]
+        progress = Progress(initial_state(weights[new]), weights[new], {}, history, 0.0, 1)
+        write_checkpoint(path, {"of": new}, progress)
 
     def fit(model: gf.GraphicalFlow, scatter: Scatter, place: Path) -> None:
         new = model.lam == 2.0

@@ -32,9 +32,9 @@ SEED = 1
 OPTIONS = ["--lam", "2", "--q", "1", "--temperature", "1", "--steps", "100"]
 # A checkpoint after every chunk: a fit of seconds can be killed between them.
 OFTEN = """
-from ggmflow.train import loop as train
+from ggmflow.train import checkpoint
 from ggmflow.__main__ import main
-train._SECONDS_BETWEEN_CHECKPOINTS = 0.0
+checkpoint.SECONDS_BETWEEN_CHECKPOINTS = 0.0
 main()
 """
 # Two models take turns under one name.

@@ -21,7 +21,7 @@ from experiments.paper.edges.work import FULL, HYPERPRIOR, THIN, WEAK
 from experiments.paper.reference import LIMIT
 from experiments.paper.text import Difference, Frame, Tables, difference, filled, markdown
 from ggmflow.posterior.weights import khat_limit
-from ggmflow.train.loop import default_settings
+from ggmflow.train.settings import default_settings
 
 NEAR = 0.02  # as closely as a figure can be read
 LARGEST_KHAT = khat_limit(FULL.error_draws)
