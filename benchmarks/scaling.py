@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ggmflow.train.loop import default_settings
+from ggmflow.train.settings import default_settings
 from tests.support.training import Outcome, train
 
 WHOLE = (170, 240, 340)  # one kind of flow: up to 160 variables entries have couplings

@@ -564,9 +564,9 @@ def test_failed_fit_has_the_status_failed(monkeypatch, table, tmp_path):
 # A checkpoint after every chunk, so that a fit of seconds can be killed between them.
 SCRIPT = """
 import sys
-from ggmflow.train import loop as train
+from ggmflow.train import checkpoint
 from ggmflow.cli.app import app
-train._SECONDS_BETWEEN_CHECKPOINTS = 0.0
+checkpoint.SECONDS_BETWEEN_CHECKPOINTS = 0.0
 app(prog_name="ggmflow")
 """
 STEPS = 24 * CHUNK

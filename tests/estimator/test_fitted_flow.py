@@ -98,7 +98,7 @@ def test_paper_knows_two_temperatures(model):
     paper = model("paper")
     a, b = (paper.posterior(2.0, 1.0, T, num_draws=500).sd(weighted=False) for T in (1.0, 0.3))
     assert np.all(b < 0.8 * a)
-    with pytest.raises(ValueError, match=r"knows the temperatures 1 and 0\.3 only, got 0\.5"):
+    with pytest.raises(ValueError, match=r"has flows at the temperatures 1 and 0\.3 only, got 0\.5"):
         paper.posterior(2.0, 1.0, 0.5)
 
 

@@ -1,6 +1,6 @@
-"""Every bijection of the flow, registered once, against every property a bijection has to have.
+"""Generic tests of every bijection of the flows.
 
-To register one, add a `Case` to `CASES`. All generic tests then apply to it.
+A new bijection needs one `Case` in `CASES`; all generic tests then apply to it.
 """
 
 from collections.abc import Callable
@@ -20,12 +20,12 @@ from ggmflow.flow.cholesky import BlockProduct, CholeskyProduct, PositiveDiagona
 from ggmflow.flow.monotone import invert_increasing
 from ggmflow.flow.paper import paper_bijection
 from ggmflow.flow.signed_power import SignedPower, inverse_signed_power, signed_power
-from ggmflow.flow.structured import StructuredColumns
+from ggmflow.flow.structured_columns import StructuredColumns
 from ggmflow.flow.sum_of_sigmoids import SumOfSigmoids, inverse_sum_of_sigmoids, near_identity, sum_of_sigmoids
 from ggmflow.flow.transport import Transport
 from ggmflow.model.target import precision_rows, to_columns
 
-# Nearly all the time goes into compiling, so the compiler does half its work; what is tested are formulas, not speed.
+# Nearly all the time is spent compiling, so optimizations are left out; formulas are tested, not speed.
 FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 jit, filter_jit = (partial(function, compiler_options=FAST) for function in (jax.jit, eqx.filter_jit))
 
@@ -56,14 +56,14 @@ class Case:
     condition: Callable[[np.random.Generator, AbstractBijection], np.ndarray | None] = uniform_condition
     tolerance: float = 1e-9  # relative to 1 + |x|, float64
     tolerance_float32: float = 2e-4
-    parameters: bool = True  # whether there is anything to train
-    composite: bool = False  # a chain of registered parts; its inverse is not tried far out, nor differentiated in θ
-    sequential: bool = False  # factorizes once, then loops; `test_path_derivative.py` has its gradients and float32
+    parameters: bool = True  # whether it has weights
+    composite: bool = False  # a chain of cases: its inverse is not tested in far tails, nor differentiated in θ
+    sequential: bool = False  # factorizes once, then loops; `test_structured_gradient.py` tests gradients and float32
 
 
 def perturbed(bijection, scale=0.2):
     """Move every trainable parameter away from its initial value."""
-    rng = np.random.default_rng(0)  # not JAX's: compiling a generator for every shape takes longer than all tests
+    rng = np.random.default_rng(0)  # JAX would compile a generator for every shape, which is slow
 
     def move(leaf):
         return leaf + jnp.asarray(scale * rng.normal(size=leaf.shape), float) if eqx.is_inexact_array(leaf) else leaf
@@ -72,7 +72,7 @@ def perturbed(bijection, scale=0.2):
 
 
 def small_paper(key):
-    """A query block of 2 in 3 variables; with s = d only the last map differs, and that is registered by itself."""
+    """A query block of 2 in 3 variables; with s = d only the last map differs, which has a case of its own."""
     sizes = dict(num_layers=2, num_blocks=1, width=8, num_sigmoids=3)
     return perturbed(paper_bijection(key, 3, 2, use_temperature=True, initial_scale=0.2, **sizes), 0.05)
 
@@ -119,7 +119,7 @@ CASES = {
 
 @cache
 def constructed(name):
-    """The bijection in float32; its many small initial arrays are compiled one by one, so only once."""
+    """The bijection in float32, made once, because each of its many small initial arrays is compiled."""
     with jax.enable_x64(False):
         return CASES[name].construct(jax.random.key(0))
 
@@ -174,7 +174,7 @@ def test_round_trip(name):
 @elementary_case
 @pytest.mark.usefixtures("x64")
 def test_log_det_is_that_of_the_jacobian(name):
-    """The inverse, whose derivatives are implicit, has the inverse Jacobian. Nor does vmap change any of it."""
+    """Also: the inverse, whose derivatives are implicit, has the inverse Jacobian, and vmap gives the same values."""
     bijection, x, condition = prepared(name, True)
     size = x[0].size
 
@@ -201,7 +201,7 @@ def test_log_det_is_that_of_the_jacobian(name):
 @cases(lambda case: case.sequential)
 @pytest.mark.usefixtures("x64")
 def test_log_det_is_that_of_central_differences(name):
-    """As above, but with the transform that is already compiled, for a batch of 4."""
+    """As above, with the transform that is already compiled, for a batch of 4."""
     bijection, x, condition = prepared(name, True)
     x, step = np.asarray(x[0]), 1e-5
     moves = np.concatenate([step * np.eye(x.size), -step * np.eye(x.size), np.zeros((-2 * x.size % 4, x.size))])
@@ -245,7 +245,7 @@ def test_every_parameter_has_a_finite_gradient(name):
 
 
 @elementary_case
-def test_float32_stays_float32_and_comes_back(name):
+def test_round_trip_in_float32(name):
     bijection, x, condition = prepared(name, False)
     y, log_det = run_forward(bijection, x, condition)
     x_again, inverse_log_det = run_backward(bijection, y, condition)
@@ -270,8 +270,8 @@ def test_far_tails(name):
 
 
 @every_case
-def test_jit_and_vmap_change_nothing(name):
-    """One transform op by op, as it is written, against the compiled batch."""
+def test_jit_and_vmap_do_not_change_the_transform(name):
+    """One transform without compilation against the compiled batch."""
     bijection, x, condition = prepared(name, False)
     y, log_det = run_forward(bijection, x, condition)
     y_one, log_det_one = bijection.transform_and_log_det(x[1], condition)
@@ -279,8 +279,8 @@ def test_jit_and_vmap_change_nothing(name):
     assert_close(log_det_one, log_det[1], 1e-4)
 
 
-def test_jit_changes_nothing_in_an_inverse():
-    """Op by op is slow, so only the smallest map that has a root finder."""
+def test_jit_does_not_change_an_inverse():
+    """Running without compilation is slow, so only the smallest map that has a root finder is tested."""
     bijection, x, condition = prepared("signed power", False)
     y, _ = run_forward(bijection, x, condition)
     x_again, inverse_log_det = run_backward(bijection, y, condition)
@@ -297,7 +297,7 @@ def test_transform_uses_no_factorization(name):
     assert not any(f" {word}[" in text for word in ("cholesky", "triangular_solve", "lu", "eigh", "qr"))
 
 
-# What follows is particular to one map.
+# The tests below are particular to one map.
 
 
 @pytest.mark.usefixtures("x64")
@@ -310,7 +310,7 @@ def test_sum_of_sigmoids_is_the_published_formula(rng):
     np.testing.assert_allclose(jit(sum_of_sigmoids)(jnp.asarray(z), jnp.asarray(raw))[0], expected, rtol=1e-12)
 
 
-def test_sum_of_sigmoids_is_increasing_and_has_slope_one_far_out():
+def test_sum_of_sigmoids_is_increasing_and_has_slope_one_in_its_tails():
     raw = perturbed(near_identity(8), 1.0)
     z = jnp.asarray(np.concatenate([-np.geomspace(1, 1e8, 99)[::-1], np.geomspace(1, 1e8, 99)]), jnp.float32)
     y, log_derivative = jit(sum_of_sigmoids)(z, raw)
@@ -321,7 +321,7 @@ def test_sum_of_sigmoids_is_increasing_and_has_slope_one_far_out():
 
 
 def test_sum_of_sigmoids_stays_finite_where_the_map_is_flat():
-    """With a = 0.001 and s = 40 the slope at 0 is e⁻⁴⁰ and the inverse hardly defined: finite, with gradients."""
+    """With a = 0.001 and s = 40 the slope at 0 is e⁻⁴⁰ and the inverse ill-conditioned; all values stay finite."""
     raw = jnp.asarray([0.0, 0.0, 0.0, 5.0, 5.0, 5.0, 0.0, 0.0, 0.0, -50.0, 40.0])
     z = jnp.asarray([-30.0, -10.0, 0.0, 10.0, 30.0])
     y, log_derivative = jit(sum_of_sigmoids)(z, raw)
@@ -340,7 +340,7 @@ def test_near_identity(num_sigmoids, error):
     np.testing.assert_allclose(log_derivative, 0, atol=error)
 
 
-def test_sum_of_sigmoids_counts_its_parameters():
+def test_sum_of_sigmoids_raises_for_a_wrong_number_of_parameters():
     with pytest.raises(ValueError, match="3K \\+ 2 parameters"):
         sum_of_sigmoids(jnp.zeros(()), jnp.zeros(7))
 
@@ -376,12 +376,12 @@ def test_signed_power_with_exponent_zero_is_the_identity():
 
 
 @pytest.mark.usefixtures("x64")
-def test_autoregressive_layer_looks_back_only():
+def test_an_entry_of_the_autoregressive_layer_depends_on_those_before_it_only():
     bijection, x, condition = prepared("autoregressive", True)
     jacobian, by_condition = jit(jax.jacobian(bijection.transform, (0, 1)))(x[0], condition)
     assert np.all(np.triu(jacobian, 1) == 0)
-    assert np.all(jacobian[np.tril_indices(5)] != 0), "an entry does not see one before it"
-    assert np.all(by_condition != 0), "an entry does not see the condition"
+    assert np.all(jacobian[np.tril_indices(5)] != 0), "an entry does not depend on one before it"
+    assert np.all(by_condition != 0), "an entry does not depend on the condition"
 
 
 @pytest.mark.usefixtures("x64")
@@ -417,7 +417,7 @@ def test_paper_starts_near_the_diagonal_it_is_given_and_ignores_temperature():
     assert np.any(run_forward(bijection, z, jnp.asarray([0.2, 0.5, 0.0]))[0] != omega)
 
 
-def test_wrong_arguments_are_named():
+def test_messages_name_the_wrong_argument():
     with pytest.raises(ValueError, match="n_query must lie between 1 and n_features = 3; got 4"):
         CholeskyProduct(3, 4)
     with pytest.raises(ValueError, match='product must be "block" or "cholesky"'):

@@ -1,4 +1,4 @@
-"""Draws, densities and gradients of the structured flow: against its own transform and inverse, and Wishart laws."""
+"""Draws, densities and gradients of the structured flow, against its own maps and against Wishart distributions."""
 
 from functools import cache, partial
 
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.special import multigammaln
 
-from ggmflow.flow import structured as columns
-from ggmflow.flow.structured import StructuredColumns
+from ggmflow.flow import structured_drawing, structured_geometry
+from ggmflow.flow.structured_columns import StructuredColumns
 from ggmflow.flow.structured_gradient import path_derivative_loss, sample_columns
 from ggmflow.model.target import cholesky_columns, precision_from_entries, unnormalized_log_prob
 
@@ -76,7 +76,7 @@ def noise_of(key, flow, size):
     return jax.random.normal(key, (*flow.shape, size)).T
 
 
-def leanings_of(flow):
+def couplings_of(flow):
     return flow.learned.from_fill.args[0], flow.learned.from_above.args[0]
 
 
@@ -114,19 +114,19 @@ def test_gradient_is_the_path_derivative(name):
 
 @every_case
 @pytest.mark.usefixtures("x64")
-def test_without_leanings_is_the_same_as_with_zeros(name, monkeypatch):
-    """As large flows are: the same densities of the same draws, and the same gradient in all else."""
+def test_omitted_couplings_are_couplings_of_zero(name, monkeypatch):
+    """Large flows have none: the same densities of the same draws, and the same gradient in all other weights."""
     flow, conditions = prepared(name, True)
-    flow = eqx.tree_at(leanings_of, flow, jax.tree.map(jnp.zeros_like, leanings_of(flow)))
-    monkeypatch.setattr(columns, "num_leanings", lambda d, s: 0)
-    none = leanings_of(moved_flow(np.random.default_rng(0), D, N, CASES[name]["n_query"], CASES[name]["low"]))
+    flow = eqx.tree_at(couplings_of, flow, jax.tree.map(jnp.zeros_like, couplings_of(flow)))
+    monkeypatch.setattr(structured_geometry, "couplings_per_pair", lambda d, s: 0)
+    none = couplings_of(moved_flow(np.random.default_rng(0), D, N, CASES[name]["n_query"], CASES[name]["low"]))
     assert none[0].size == none[1].size == 0
-    large = eqx.tree_at(leanings_of, flow, none)
+    large = eqx.tree_at(couplings_of, flow, none)
     noise = jax.random.normal(jax.random.key(7), (*flow.shape, len(conditions), NUM_DRAWS))
     (_, expected), slope = run_loss(flow, noise, conditions)
     (_, found), same = run_loss(large, noise, conditions)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-    slopes = (eqx.filter(eqx.tree_at(leanings_of, each, none), eqx.is_array) for each in (same, slope))
+    slopes = (eqx.filter(eqx.tree_at(couplings_of, each, none), eqx.is_array) for each in (same, slope))
     for one, other in zip(*map(jax.tree.leaves, slopes), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
@@ -147,8 +147,8 @@ def test_densities_of_draws(name):
     np.testing.assert_allclose(log_p, target_log_p, rtol=1e-9)
 
 
-def test_single_precision():
-    """The same, as flows are used: densities agree to 1e-3 nats, and draws 30 sd out on every coordinate are finite."""
+def test_densities_of_draws_in_single_precision():
+    """The precision of fits: densities agree to 1e-3 nats, and draws 30 sd out on every coordinate are finite."""
     flow, conditions = prepared("T in a range", False)
     key, num_draws = jax.random.key(5), NUM_DRAWS * len(conditions)
     run = jit(sample_columns)
@@ -167,12 +167,12 @@ def test_single_precision():
 
 @pytest.mark.parametrize("n_query", [7, 3])
 @pytest.mark.usefixtures("x64")
-def test_blocks_of_rows_change_nothing(n_query, monkeypatch):
-    """Many rows are drawn in blocks: blocks of one, of three (the last one cut) and one for all agree."""
+def test_the_size_of_blocks_of_rows_does_not_matter(n_query, monkeypatch):
+    """Many rows are drawn in blocks: one block, blocks of one row and of three (the last one cut) agree."""
     flow, condition = moved_flow(np.random.default_rng(2), 7, 9, n_query, -2.0), jnp.asarray([0.5, 0.6, -0.3])
     drawn = []
     for size in (7, 1, 3):
-        monkeypatch.setattr(columns, "_BLOCK", size)
+        monkeypatch.setattr(structured_drawing, "_BLOCK", size)
         drawn.append(jit(lambda *a: sample_columns(*a))(flow, jax.random.key(1), condition, 5))
     for other in drawn[1:]:
         for one, same in zip(drawn[0], other, strict=True):
@@ -187,11 +187,11 @@ def log_wishart_normalizer(Psi, n):
 
 
 @pytest.mark.parametrize("n_query", [5, 2])
-def test_without_penalty_the_untrained_flow_is_the_wishart(n_query):
+def test_without_a_penalty_the_untrained_flow_is_a_wishart_distribution(n_query):
     """λ = e⁻¹⁴: log Z is known in closed form, and the ELBO comes within 0.01 nats of it.
 
-    What is left is the Wilson–Hilferty approximation of χ, and a ridge of 0.1 %: a gap of 0.002 with a standard error
-    of 0.0009. Under another key a false alarm is 5 standard errors on one side and 8 on the other: below 1e-6.
+    The remaining gap, from the Wilson–Hilferty approximation of χ and a ridge of 0.1 %, is 0.002 with a standard error
+    of 0.0009. Under another key a false alarm needs 5 standard errors on one side or 8 on the other: below 1e-6.
     """
     d, n, lam, num_draws = 5, 12, np.exp(-14.0), 4000
     X = np.random.default_rng(0).normal(size=(n, d)) @ np.random.default_rng(1).normal(size=(d, d))

@@ -1,6 +1,6 @@
-"""τ as shipped: close to the family it stands for, odd, invertible everywhere, and still close outside its range.
+"""The shipped τ approximates its family inside and outside the trained range, is odd, and can be inverted everywhere.
 
-All but one run in double precision, with the shipped single-precision weights made double.
+All tests but one run in double precision, with the shipped single-precision weights converted.
 """
 
 from functools import partial
@@ -36,7 +36,7 @@ CONDITIONS = np.array(
 )
 NOISE = np.linspace(-30, 30, 121)[:, None]
 
-# Compiling takes longer than running here, so half of it is left out.
+# Compiling takes longer than running here, so optimizations are left out.
 FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 jit = partial(jax.jit, compiler_options=FAST)
 run = jit(transport)
@@ -57,7 +57,7 @@ def there_and_back(network, z, delta, log_kappa, q):
 
 
 def log_normalizer(delta, log_kappa, q):
-    """log ∫ exp(−½(x−δ)² − κ|x|^q) dx by the trapezoidal rule in log|x|: no spike is too narrow for it."""
+    """log ∫ exp(−½(x−δ)² − κ|x|^q) dx by the trapezoidal rule in log|x|, which resolves any spike."""
     t, step = np.linspace(-80, np.log(400), 60_000, retstep=True)
     x = np.exp(t)
     both = [t - 0.5 * (x - sign * delta) ** 2 - np.exp(log_kappa) * x**q for sign in (1, -1)]
@@ -66,7 +66,7 @@ def log_normalizer(delta, log_kappa, q):
 
 def divergence(delta, log_kappa, q):
     """KL of τ # N(0, 1) to the family, by the trapezoidal rule in z; one number per condition."""
-    z = np.linspace(-7, 7, 1200)  # none at the cusp, which δ = 0 puts at z = 0
+    z = np.linspace(-7, 7, 1200)  # no node at z = 0, where the cusp is if δ = 0
     weight = np.exp(-0.5 * z**2)
     weight /= weight.sum()
     columns = [value[:, None] for value in (delta, log_kappa, q)]
@@ -78,7 +78,7 @@ def divergence(delta, log_kappa, q):
 
 
 def test_normalizer_against_closed_forms():
-    """The oracle of the next test, at q = 2 and q = 1."""
+    """The normalizer that the next test relies on, at q = 2 and q = 1."""
     for delta, log_kappa in [(0.0, -6.0), (1.5, 0.0), (6.0, 4.0)]:
         kappa = np.exp(log_kappa)
         ridge = 0.5 * np.log(2 * np.pi / (1 + 2 * kappa)) - kappa * delta**2 / (1 + 2 * kappa)
@@ -89,8 +89,8 @@ def test_normalizer_against_closed_forms():
 
 
 @pytest.mark.usefixtures("x64")
-def test_shipped_weights_reach_the_family():
-    """mean KL ≤ 0.01, max ≤ 0.1; `python -m experiments.transport --check` prints the finer grid."""
+def test_divergence_from_the_family_is_small():
+    """Mean KL ≤ 0.01, largest ≤ 0.1; `python -m experiments.transport --check` prints a finer grid."""
     axes = [0.0, 1.0, 2.0, 3.5, 6.0], [-6.0, -3.0, 0.0, 1.0, 2.0, 3.0, 4.0], [0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 2.0]
     kl = divergence(*(axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")))
     assert kl.min() > -1e-4  # the rule's own error at the cusp of |x|^0.1
@@ -141,7 +141,7 @@ def test_round_trip_in_single_precision():
 
 
 @pytest.mark.usefixtures("x64")
-def test_where_the_slab_wins_it_is_a_gaussian_shift():
+def test_far_in_the_slab_the_map_is_a_gaussian_shift():
     delta, log_kappa, q = far = np.array(
         [(60, 0, 1), (-60, 5, 0.5), (1, -12, 0.5), (300, 6, 1.5), (-90, 2, 2)], float
     ).T
@@ -157,8 +157,8 @@ def test_where_the_slab_wins_it_is_a_gaussian_shift():
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("q", [0.25, 0.5, 1.0, 1.5])
-def test_divergence_stays_small_outside(q):
-    """Large data sets and low temperatures lead far out: slab or spike, both must be met."""
+def test_divergence_is_small_outside_the_trained_range(q):
+    """Large data sets and low temperatures lead there, to conditions with a dominant slab or spike."""
     conditions = [(60, 0), (60, 5), (300, 3), (300, 7), (300, 10), (2, -9), (2, 7), (2, 9), (20, 9), (-44, 3)]
     delta, log_kappa = np.array(conditions, float).T
     kl = divergence(delta, log_kappa, np.full_like(delta, q))
@@ -167,7 +167,7 @@ def test_divergence_stays_small_outside(q):
 
 
 @pytest.mark.usefixtures("x64")
-def test_there_is_no_jump_at_the_edges_of_the_range():
+def test_the_map_is_continuous_at_the_edges_of_the_range():
     """Along δ from 39 to 49, and log κ from −7 to −11 and 5 to 9, in steps of 0.005 and 0.002."""
     side, down, up = np.linspace(39, 49, 2001), np.linspace(-7, -11, 2001), np.linspace(5, 9, 2001)
     delta, log_kappa = np.stack([side, np.full(2001, 3.0), np.full(2001, 3.0)]), np.stack([np.ones(2001), down, up])
@@ -179,7 +179,7 @@ def test_there_is_no_jump_at_the_edges_of_the_range():
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("piece", [4096, 7])
 def test_partials_are_the_derivatives(piece, monkeypatch):
-    """In one piece, and in many of which the last is cut."""
+    """In one piece, and in many pieces of which the last is cut."""
     monkeypatch.setattr(module, "_PIECE", piece)
     network, arguments = weights(), arrays(np.array([-6.0, -1.3, 0.2, 2.1])[:, None], *CONDITIONS.T)
 

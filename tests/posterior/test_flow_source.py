@@ -8,8 +8,7 @@ from scipy import stats
 
 from ggmflow.data.scatter import Scatter
 from ggmflow.data.simulate import toy_problem
-from ggmflow.flow.base import build_flow
-from ggmflow.flow.structured import widen
+from ggmflow.flow.base import build_flow, widen
 from ggmflow.model.precision import smallest_eigenvalue
 from ggmflow.model.target import entry_indices
 from ggmflow.posterior.flow_source import FlowSource, chunk_size, large_chunk_size

@@ -17,7 +17,7 @@ from ggmflow.flow.base import untrained_flow
 from ggmflow.model.conditions import Ranges
 from ggmflow.storage import memory
 from ggmflow.storage.memory import available, format_bytes, require
-from ggmflow.train import loop as train
+from ggmflow.train import memory as train
 from tests.support.models import TABLE
 
 GB = 10**9
@@ -178,7 +178,7 @@ def allocate_too_much(*args, **kwargs):
     return jax.block_until_ready(jax.jit(lambda: jax.numpy.zeros(2**50))())
 
 
-@pytest.mark.parametrize("name", ["estimator.graphical_flow.untrained_flow", "train.loop._run_chunk"])
+@pytest.mark.parametrize("name", ["estimator.plan.untrained_flow", "train.loop.run_chunk"])
 def test_memory_that_runs_out_in_training_is_a_memory_error(monkeypatch, name):
     monkeypatch.setattr(f"ggmflow.{name}", allocate_too_much)
     with pytest.raises(MemoryError, match=r"^a flow over 10 entries .* more memory than is available: .*query="):
@@ -191,7 +191,7 @@ def test_other_errors_of_jax_are_not_changed():
 
 
 def test_memory_that_runs_out_in_training_is_one_line_on_the_command_line(monkeypatch, tmp_path):
-    monkeypatch.setattr("ggmflow.train.loop._run_chunk", allocate_too_much)
+    monkeypatch.setattr("ggmflow.train.loop.run_chunk", allocate_too_much)
     (_, line), (after,) = refused_fit(tmp_path, TABLE)  # after the live line
     assert line.startswith("Error: a flow over 10 entries and its training need more memory than is available")
     assert after.startswith("Error: the fit in") and after.endswith("failed and cannot be resumed: fit again")
@@ -239,7 +239,7 @@ def test_a_file_that_is_too_large(monkeypatch, tmp_path):
 def test_a_flow_that_is_too_large_raises_before_ranges_are_found(monkeypatch, tmp_path):
     path = tmp_path / "table.csv"
     TABLE.to_csv(path, index=False)
-    monkeypatch.setattr("ggmflow.train.loop.require", lambda need, *more: memory.require(1e30, *more))
+    monkeypatch.setattr("ggmflow.train.memory.require", lambda need, *more: memory.require(1e30, *more))
     monkeypatch.setattr("ggmflow.cli.jobs.find_ranges", lambda **given: pytest.fail("ranges were computed"))
     result = CliRunner().invoke(app, ["fit", str(path), "-o", str(tmp_path / "run")])
     assert result.exit_code == 2 and result.stderr.startswith("Error: a flow over")

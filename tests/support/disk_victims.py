@@ -20,6 +20,8 @@ from ggmflow.evidence.prior import write_prior
 from ggmflow.report import page
 from ggmflow.storage.archive import write
 from ggmflow.train import loop as train
+from ggmflow.train.checkpoint import Progress, write_checkpoint
+from ggmflow.train.chunk import initial_state
 from ggmflow.views import export
 from tests.support.disk import KINDS, Victim, replace_functions, try_all
 
@@ -79,7 +81,8 @@ def fitted_models(scatter: Scatter) -> list[gf.GraphicalFlow]:
 
 def save_checkpoint(path: Path, new: bool) -> None:
     """Write a checkpoint of the old or of the new training."""
-    train._save_checkpoint(path, {"of": new}, [WEIGHTS[new]], [train.Report(25, 25, 0.0, 1.0, 0)], (0.0, 1))
+    history = [train.Report(25, 25, 0.0, 1.0, 0)]
+    write_checkpoint(path, {"of": new}, Progress(initial_state(WEIGHTS[new]), WEIGHTS[new], {}, history, 0.0, 1))
 
 
 def skip_computation(models: list[gf.GraphicalFlow]) -> None:

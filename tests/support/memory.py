@@ -29,15 +29,15 @@ def child(d: int, n: int, s: int) -> dict[str, int]:
     import jax
 
     import ggmflow as gf
-    from ggmflow.train import loop as train
+    from ggmflow.train import loop, settings
 
-    train.CHUNK = 2
+    loop.CHUNK = settings.CHUNK = 2
     estimator = gf.GraphicalFlow  # loaded by its first use
     jax.block_until_ready(jax.numpy.zeros(1))
     sizes = {"import": peak()}
     X = np.random.default_rng(0).normal(size=(n, d))
     query = None if s == d else list(range(s))
-    model = estimator(temperature=1.0, steps=train.CHUNK, query=query, random_state=0, progress=False).fit(X)
+    model = estimator(temperature=1.0, steps=settings.CHUNK, query=query, random_state=0, progress=False).fit(X)
     sizes["fit"] = peak()
     lam, q = (float(np.sqrt(np.prod(ends))) for ends in (model.lam_range_, model.q_range_))
     model.posterior(lam, q).summary()
@@ -50,9 +50,9 @@ def child(d: int, n: int, s: int) -> dict[str, int]:
 def command(d: int, n: int, s: int) -> dict[str, int]:
     """Peak of this process after `ggmflow fit` at one (λ, q), in bytes."""
     from ggmflow.cli.app import app
-    from ggmflow.train import loop as train
+    from ggmflow.train import loop, settings
 
-    train.CHUNK = 2
+    loop.CHUNK = settings.CHUNK = 2
     with tempfile.TemporaryDirectory() as directory:
         table, names = Path(directory) / "table.csv", [f"x{k}" for k in range(d)]
         rows = np.random.default_rng(0).normal(size=(n, d))

@@ -21,9 +21,9 @@ SEED = 1
 OPTIONS = ["--lam", "2", "--q", "1", "--temperature", "1", "--steps", "100"]
 # Write a checkpoint after every chunk, so that a short fit can be killed between two.
 OFTEN = """
-from ggmflow.train import loop as train
+from ggmflow.train import checkpoint
 from ggmflow.__main__ import main
-train._SECONDS_BETWEEN_CHECKPOINTS = 0.0
+checkpoint.SECONDS_BETWEEN_CHECKPOINTS = 0.0
 main()
 """
 

@@ -1,4 +1,4 @@
-"""Short trainings as a program, with more devices or more processes than a test has, in double precision.
+"""A program that trains in double precision, with more devices or processes than the process of the tests has.
 
 python -m tests.support.sharded devices DIRECTORY              on 1, 2, 4 and 8 devices, which XLA_FLAGS provides
 python -m tests.support.sharded process DIRECTORY PORT K       process K of two, joined over loopback
@@ -17,12 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ggmflow.data.scatter import Scatter
-from ggmflow.estimator import graphical_flow as estimator
+from ggmflow.estimator import plan
 from ggmflow.flow.base import untrained_flow
 from ggmflow.model.conditions import Ranges
 from ggmflow.storage.cache import compilation_cache_enabled
 from ggmflow.train import loop as train
-from ggmflow.train.loop import Settings, default_settings
+from ggmflow.train.settings import Settings, default_settings
 from tests.support.toy import Toy, toy_loss, toy_noise
 
 SETTINGS = Settings(50, 4, 4)
@@ -35,9 +35,8 @@ def short_training(kind, *, seed=1, noise=toy_noise, loss=toy_loss, **more):
     arguments = jax.random.key(seed), ranges.low, ranges.high, SETTINGS
     with compilation_cache_enabled():
         if kind == "toy":
-            with mock.patch.multiple(train, draw_noise=noise, flow_loss=loss):
-                return train.train(Toy(), *arguments, **more)
-        from tests.support.models import TABLE  # which computes
+            return train.train(Toy(make_noise=noise, make_loss=loss), *arguments, **more)
+        from tests.support.models import TABLE  # computes when it is imported
 
         flow = untrained_flow(jax.random.key(0), "structured", Scatter.from_data(TABLE), np.arange(2), ranges)
         flow = jax.tree.map(lambda leaf: leaf.astype(float) if eqx.is_inexact_array(leaf) else leaf, flow)
@@ -45,7 +44,7 @@ def short_training(kind, *, seed=1, noise=toy_noise, loss=toy_loss, **more):
 
 
 def keep(path, trained):
-    """Held-out ELBOs, and all numbers of the flow."""
+    """Save held-out ELBOs and all arrays of the flow."""
     numbers = [np.ravel(leaf) for leaf in jax.tree.leaves(trained.flow) if eqx.is_array(leaf)]
     np.savez(path, elbo=[report.elbo for report in trained.history], numbers=np.concatenate(numbers))
 
@@ -56,7 +55,7 @@ def same_noise(*args):
 
 
 def half_a_loss(flow, noise, conditions):
-    """As if two devices did not average, and the first had its way."""
+    """As if two devices did not average, and both used the gradient of the first."""
     return toy_loss(flow, noise[:, :2], conditions[:2])[0], toy_loss(flow, noise, conditions)[1]
 
 
@@ -65,26 +64,25 @@ def on_devices(directory):
         for count in counts:
             keep(directory / f"{kind}{count}.npz", short_training(kind, devices=jax.devices()[:count]))
     for name, mistake in (("noise", same_noise), ("loss", half_a_loss)):
-        jax.clear_caches()  # or what is compiled would be found by the structure of the flow
         keep(directory / f"{name}.npz", short_training("toy", devices=jax.devices()[:1], **{name: mistake}))
 
 
-def short_settings(n_entries, many_temperatures, steps=None, batch_size=None):
-    return default_settings(n_entries, many_temperatures, 50, 16)
+def short_settings(n_entries, many_temperatures, steps=None, batch_size=None, plan=None):
+    return default_settings(n_entries, many_temperatures, 50, 16, plan)
 
 
 def run_script(directory):
-    """The script of the page as it stands, in single precision, but for the number of steps and how processes join."""
+    """Run the script of the page in single precision, with fewer steps and without its call that joins processes."""
     (script,) = re.findall(r"^```text\n(import jax\n.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
     os.chdir(directory)
     with (
         jax.enable_x64(False),
         mock.patch.object(jax.distributed, "initialize"),
-        mock.patch.object(estimator, "default_settings", short_settings),
+        mock.patch.object(plan, "default_settings", short_settings),
     ):
         namespace = {}
         exec(script, namespace)
-        if jax.process_index() == 0:  # alone, while the other is on its own
+        if jax.process_index() == 0:  # without the other process
             mean = namespace["gf"].GraphicalFlow.load("model.ggmflow").posterior(lam=4.0, q=1.0).mean()
             np.savez("script.npz", elbo=namespace["model"].history_["elbo"], mean=mean)
 
@@ -103,7 +101,7 @@ def in_process(directory, port, k):
 
 
 if __name__ == "__main__":
-    train.CHUNK = 10  # five looks at the loss
+    train.CHUNK = 10  # five evaluations of the loss
     what, directory, *more = sys.argv[1:]
     jax.config.update("jax_enable_x64", True)
     jax.config.update("jax_numpy_dtype_promotion", "standard")

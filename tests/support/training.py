@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,10 +25,11 @@ import numpy as np
 from ggmflow.data.scatter import Scatter
 from ggmflow.data.simulate import toy_problem
 from ggmflow.flow.base import untrained_flow
+from ggmflow.flow.structured import StructuredFlow
 from ggmflow.model.conditions import Ranges
 from ggmflow.storage.cache import compilation_cache_enabled
 from ggmflow.train import loop as training
-from ggmflow.train.loop import draw_noise
+from ggmflow.train import settings as defaults
 
 
 class Outcome(NamedTuple):
@@ -115,18 +117,18 @@ def main(job: dict[str, Any]) -> None:
     if processes > 1:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         jax.distributed.initialize(address, num_processes=processes, process_id=k)
-    training.CHUNK = job["chunk"]
+    training.CHUNK = defaults.CHUNK = job["chunk"]
     scatter, query = Scatter.from_data(toy_problem(job["d"], job["n"], random_state=0)[0]), np.arange(job["s"])
     ranges = Ranges((1.0, 100.0), (0.25, 1.25), (1.0, 1.0))
     flow = untrained_flow(jax.random.key(0), "structured", scatter, query, ranges)
-    settings = training.default_settings(flow.n_entries, False, job["steps"])
+    settings = defaults.default_settings(flow.n_entries, False, job["steps"])
     ends: list[tuple[float, float]] = []
 
     def report(_: training.Report) -> None:
         ends.append((time.perf_counter(), time.process_time()))
 
     if job["mistake"]:
-        training.draw_noise = repeated_noise
+        StructuredFlow.draw_noise = repeat_noise(StructuredFlow.draw_noise)
     with compilation_cache_enabled(), jax.enable_x64(job["double"]):
         if job["double"]:
             flow = jax.tree.map(lambda leaf: leaf.astype(float) if eqx.is_inexact_array(leaf) else leaf, flow)
@@ -138,10 +140,14 @@ def main(job: dict[str, Any]) -> None:
     Path(job["file"]).write_text(json.dumps(outcome))
 
 
-def repeated_noise(*args: Any) -> Any:
-    """Noise in which the second half of the conditions repeats the first."""
-    noise = draw_noise(*args)
-    return jax.tree.map(lambda leaf: jnp.concatenate([leaf[:, : leaf.shape[1] // 2]] * 2, axis=1), noise)
+def repeat_noise(draw_noise: Callable[..., Any]) -> Callable[..., Any]:
+    """A method like the given one, but with noise whose second half of conditions is the first."""
+
+    def repeated(*args: Any) -> Any:
+        noise = draw_noise(*args)
+        return jnp.concatenate([noise[:, : noise.shape[1] // 2]] * 2, axis=1)
+
+    return repeated
 
 
 if __name__ == "__main__":

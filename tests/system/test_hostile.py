@@ -19,7 +19,7 @@ from ggmflow.model import conditions
 from ggmflow.model.conditions import Ranges, find_ranges
 from ggmflow.posterior.edge_rules import find_rule
 from ggmflow.posterior.source import as_key
-from ggmflow.train.loop import default_settings
+from ggmflow.train.settings import default_settings
 from tests.support import hostile, hostile_files, hostile_questions, hostile_tables
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a case is stopped by an alarm, which POSIX has")

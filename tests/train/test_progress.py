@@ -1,4 +1,4 @@
-"""Progress of training and of counted work, on a terminal and in a file: what it says, where, and that it is silent."""
+"""Progress of training and of counted tasks, on a terminal and in a file."""
 
 import io
 
@@ -7,8 +7,8 @@ from rich.console import Console
 
 from ggmflow.train import progress
 from ggmflow.train.clock import Clock
-from ggmflow.train.loop import Report
 from ggmflow.train.progress import counting_bar, training_bar
+from ggmflow.train.report import Report
 
 
 def terminal():
@@ -24,7 +24,7 @@ def shown(*reports, clock=None):
 
 
 class Time:
-    """In place of the module `time`: a clock that is set by hand."""
+    """A clock that tests set, in place of the module `time`."""
 
     now = 1000.0
 
@@ -45,7 +45,7 @@ def lines_of(console):
     return text.splitlines()
 
 
-def test_says_step_elbo_ess_and_time():
+def test_the_live_line_has_step_elbo_ess_and_time():
     clock = Clock(compiling=10.0, training=3.0)
     text = shown(Report(25, 100, -12.345, 0.421, 0), Report(50, 100, -11.25, 0.5, 0), clock=clock)
     for part in ("training", "50/100", "ELBO -11.25", "ESS 50%", "0:00:", "left"):
@@ -53,11 +53,11 @@ def test_says_step_elbo_ess_and_time():
     assert "skipped" not in text
 
 
-def test_says_how_many_steps_were_skipped():
+def test_skipped_steps_are_counted_on_the_live_line():
     assert "skipped 7" in shown(Report(50, 100, -11.25, 0.5, 7))
 
 
-def test_says_that_it_compiles_before_the_first_report():
+def test_before_the_first_report_the_line_says_compiling():
     assert "compiling" in shown()
 
 
@@ -76,7 +76,7 @@ def test_writes_to_standard_error_or_not_at_all(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_the_line_is_cleaned_up_after_an_error():
+def test_the_line_ends_after_an_error():
     console = terminal()
     with pytest.raises(KeyboardInterrupt), training_bar(True, None, console):
         raise KeyboardInterrupt
@@ -101,7 +101,7 @@ def test_time_left_counts_down_between_two_reports(time):
     assert "0:01:10 left" in console.file.getvalue()  # of 90 s
 
 
-def test_counted_work_shows_time_left_after_the_first_part(time):
+def test_a_counted_task_shows_time_left_after_the_first_part(time):
     console = terminal()
     with counting_bar(True, "modes", 4, console) as advance:
         time.now += 5
@@ -110,7 +110,7 @@ def test_counted_work_shows_time_left_after_the_first_part(time):
 
 
 # ---------------------------------------------------------------------------------------------------------- in a file
-def test_a_file_gets_plain_lines_the_first_early_and_then_one_every_while(time):
+def test_a_file_gets_plain_lines_at_regular_intervals(time):
     console, clock = Console(file=io.StringIO(), width=40), Clock(compiling=60.0)
     with training_bar(True, clock, console) as report:
         assert lines_of(console) == ["training: compiling"]
@@ -134,7 +134,7 @@ def test_the_interval_of_lines_can_be_set(time, monkeypatch):
     assert lines_of(console)[1:] == [f"training: step {k} of 100, ELBO -1.00, ESS 50%, skipped 3" for k in (25, 50, 75)]
 
 
-def test_training_that_ends_early_ends_with_its_last_line(time):
+def test_the_last_line_is_printed_when_training_stops_early(time):
     console = Console(file=io.StringIO())
     with training_bar(True, None, console, "prior") as report:
         for step in (25, 50, 75):
@@ -142,7 +142,7 @@ def test_training_that_ends_early_ends_with_its_last_line(time):
     assert [line.split(",")[0] for line in lines_of(console)[1:]] == ["prior: step 25 of 300", "prior: step 75 of 300"]
 
 
-def test_counted_work_in_a_file(time):
+def test_a_counted_task_in_a_file(time):
     console = Console(file=io.StringIO())
     with counting_bar(True, "modes", 100, console) as advance:
         for _ in range(100):
@@ -158,7 +158,7 @@ def test_counted_work_in_a_file(time):
     ]
 
 
-def test_counted_work_that_is_not_to_be_shown_is_silent(capsys):
+def test_a_hidden_counted_task_prints_nothing(capsys):
     with counting_bar(False, "modes", 2) as advance:
         advance()
     assert capsys.readouterr() == ("", "")

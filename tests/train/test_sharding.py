@@ -1,9 +1,9 @@
-"""Draws of a step split over devices and processes: the same losses as on one device, and mistakes would be seen.
+"""Draws of a step split over devices and processes: the same losses as on one device.
 
-Another number of devices is another order of sums. In double precision that is 1e-16 of a gradient, and TOLERANCE
-leaves room for what 50 steps make of it. Adam divides gradients by their size, or by 1e-8 if that is larger: weights
-whose gradient is nothing but rounding may move by 1e-16/1e-8 of a step, hence LOOSE for the weights of a blanket, some
-of which move by 3e-10. Its losses, sums over many more numbers, differ by 8e-12, and have ten times the room.
+Another number of devices changes the order of sums. In double precision that is 1e-16 of a gradient, which 50 steps
+amplify; hence TOLERANCE. Adam divides gradients by their size, or by 1e-8 if that is larger: weights whose gradient is
+only rounding may move by 1e-16/1e-8 of a step, hence LOOSE for the weights of a blanket, some of which move by 3e-10.
+Its losses, sums over many more numbers, differ by 8e-12 and have ten times the tolerance.
 """
 
 import os
@@ -51,7 +51,7 @@ def on_devices(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["toy2", "toy4", "blanket8"])
-def test_devices_change_nothing(on_devices, name):
+def test_the_number_of_devices_does_not_matter(on_devices, name):
     alone = on_devices[f"{name[:-1]}1"]
     assert len(alone["elbo"]) == 5
     rtol, atol = (10 * TOLERANCE, LOOSE) if name == "blanket8" else (TOLERANCE, TOLERANCE)
@@ -60,19 +60,20 @@ def test_devices_change_nothing(on_devices, name):
 
 
 @pytest.mark.parametrize("mistake", ["noise", "loss"])
-def test_mistakes_would_be_seen(on_devices, mistake):
-    """Two devices that take the same noise, or do not average: the losses tell, by a factor of a million.
+def test_mistakes_change_the_losses(on_devices, mistake):
+    """Two devices that use the same noise, or do not average: losses differ by a million times the tolerance.
 
-    One of them is enough, as in the comparison above; after ten steps the second mistake has done 2e-5.
+    One loss is enough, as in the comparison above; after ten steps the second mistake has changed it by 2e-5.
     """
     found = np.abs(on_devices[mistake]["elbo"] / on_devices["toy1"]["elbo"] - 1)
     assert found.max() > 1e-4 > 1e6 * TOLERANCE
 
 
-def test_two_processes_are_one(on_devices, tmp_path):
+def test_two_processes_train_the_flow_of_one(on_devices, tmp_path):
     """Over loopback, with collectives of gloo: both have the same flow, and one writes the checkpoint.
 
-    So has the script of the page about clusters, in single precision: 2e-6 of the ELBO, of which training moves 6e-5.
+    The same holds for the script of the page about clusters, in single precision: ELBOs differ by 2e-6, and training
+    changes them by 6e-5.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -93,15 +94,15 @@ def test_two_processes_are_one(on_devices, tmp_path):
     for name in first:
         np.testing.assert_array_equal(first[name], second[name])
     assert [(tmp_path / f"checkpoint{k}").exists() for k in range(2)] == [True, False]
-    for k in range(2):  # of different seeds
-        assert "process 1 is to train something else than process 0" in (tmp_path / f"refused{k}.txt").read_text()
+    for k in range(2):  # with different seeds
+        assert "process 1 would train another flow than process 0" in (tmp_path / f"refused{k}.txt").read_text()
 
 
 @pytest.mark.parametrize(
     ("split", "mistake", "holds"), [(1e-12, 1e-3, [True, True]), (1e-6, 1e-3, [False, True]), (0, 0, [True, False])]
 )
-def test_the_benchmark_has_a_bar_that_can_fail(split, mistake, holds, monkeypatch):
-    """With losses made up: a run of minutes is not for a test."""
+def test_the_limits_of_the_benchmark_can_fail(split, mistake, holds, monkeypatch):
+    """With invented losses, because a real run takes minutes."""
 
     def made_up(d, n, devices=1, **more):
         factor = 1 + split * (devices > 1) + mistake * more.get("mistake", False)
@@ -111,7 +112,7 @@ def test_the_benchmark_has_a_bar_that_can_fail(split, mistake, holds, monkeypatc
     assert [row.holds for row in sharding.measure(quick=True)] == holds
 
 
-# ------------------------------------------------------------------------------------------------ which devices do what
+# ---------------------------------------------------------------------------------------------- arrangement of devices
 def devices_of(*counts):
     return [SimpleNamespace(process_index=k, id=k) for k, count in enumerate(counts) for _ in range(count)]
 
@@ -123,16 +124,16 @@ def devices_of(*counts):
         ((4,), 32, 4, (4, 1, 1)),
         ((16,), 8, 4, (8, 2, 1)),  # more devices than conditions
         ((64,), 8, 4, (8, 4, 1)),  # more than draws: 32 are used
-        ((6,), 32, 4, (4, 1, 1)),  # 4 of 6
+        ((6,), 32, 4, (4, 1, 1)),  # 4 of 6 are used
         ((3,), 48, 4, (3, 1, 1)),
         ((2, 2), 32, 4, (4, 1, 1)),
         ((3, 3), 32, 4, (4, 1, 1)),  # 2 of each
         ((2, 1), 32, 4, (2, 1, 1)),  # 1 of each
-        ((1, 1, 1), 32, 4, (1, 1, 3)),  # all must take part, and do the same
+        ((1, 1, 1), 32, 4, (1, 1, 3)),  # all take part and compute the same
         ((1,), 1, 2, (1, 1, 1)),
     ],
 )
-def test_as_many_devices_as_can_have_equal_parts(counts, num_conditions, num_draws, shape):
+def test_as_many_devices_are_used_as_can_have_equal_parts(counts, num_conditions, num_draws, shape):
     grid = arrange(devices_of(*counts), num_conditions, num_draws)
     assert grid.shape == shape
     used = [device.process_index for device in grid.ravel()]

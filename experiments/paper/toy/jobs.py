@@ -30,12 +30,13 @@ from ggmflow.data.scatter import Scatter
 from ggmflow.data.simulate import toy_problem
 from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.evidence.marginal_likelihood import published_constants
-from ggmflow.flow.base import build_flow, draw_noise, flow_loss
+from ggmflow.flow.paper import PaperFlow
 from ggmflow.model.conditions import Ranges
 from ggmflow.plot.pairs import strongest
 from ggmflow.posterior.posterior import PoorFitWarning, Posterior
 from ggmflow.storage.cache import compilation_cache_enabled
-from ggmflow.train.loop import CHUNK, condition_grid
+from ggmflow.train.schedule import condition_grid
+from ggmflow.train.settings import CHUNK
 
 BATCH = 128  # draws in a training step, the package's default for so few variables
 NUM_NAMED = 6  # entries with a colour of their own
@@ -115,12 +116,12 @@ def run_speed(settings: Settings) -> dict[str, pd.DataFrame]:
     conditions = jnp.asarray(condition_grid(BATCH // 4, ranges.low, ranges.high))
 
     def loss(flow, key):
-        return flow_loss(flow, draw_noise(flow, key, len(conditions), 4), conditions)[0]
+        return flow.loss(flow.draw_noise(key, len(conditions), 4), conditions)[0]
 
     gradient = eqx.filter_jit(eqx.filter_grad(loss))
     with compilation_cache_enabled(), jax.enable_x64(False):
-        data = (scatter.matrix, scatter.n, settings.n_features, ranges.low, ranges.high)
-        flow = build_flow(jax.random.key(0), "paper", *data, **size)
+        data = (scatter.matrix.astype(np.float32), scatter.n, settings.n_features, ranges.low, ranges.high)
+        flow = PaperFlow.build(jax.random.key(0), *data, **size)
         _, *seconds = (timed(lambda k=k: gradient(flow, jax.random.key(k)))[1] for k in range(4))  # the first compiles
     parameters = sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(flow.bijection, eqx.is_inexact_array)))
     row = size | {"parameters": parameters, "seconds": min(seconds), "budget": settings.paper_seconds}

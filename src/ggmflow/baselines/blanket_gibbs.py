@@ -14,11 +14,11 @@ column j (zeros there), γ = ω_jj − βᵀMβ, so that det Ω₁₁ ∝ γ and
     γ     | rest ~ generalized inverse Gaussian, γ^{n/2} exp(−½ a_jj γ − ½ uᵀQu/γ)
 
 A row of Ω₁₂ is drawn at once, which costs one t×t factorization; `ggmflow.gibbs` draws it entry by entry, for any q.
-The two share no code, so that each can check the other.
+The two share no code of the draws, so that each can check the other.
 """
 
 from collections.abc import Iterable
-from numbers import Integral, Real
+from numbers import Real
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,7 @@ from scipy import linalg
 
 from ggmflow.data.scatter import Scatter
 from ggmflow.gibbs import Chains
+from ggmflow.gibbs.chains import check_scatter, check_whole_number
 from ggmflow.modes.penalized_likelihood import BLAS
 
 _BLOCK = 50  # draws per compiled call: Ctrl-C takes effect between calls, and one program serves any number of draws
@@ -77,8 +78,7 @@ def blanket_gibbs(
     >>> chains.draws.shape
     (4, 100, 2, 4)
     """
-    if not isinstance(scatter, Scatter):
-        raise TypeError(f"scatter must be a Scatter, not {type(scatter).__name__}: use Scatter.from_data(X).")
+    check_scatter(scatter)
     index = scatter.index(query)
     s, d = len(index), scatter.n_features
     if s == d:
@@ -87,9 +87,7 @@ def blanket_gibbs(
         raise ValueError(f"lam must be a positive number; it is {lam!r}.")
     counts = {"num_chains": num_chains, "num_draws": num_draws, "thin": thin, "burn_in": burn_in}
     for name, value in counts.items():
-        least = 0 if name == "burn_in" else 1
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-            raise ValueError(f"{name} must be a whole number, at least {least}; it is {value!r}.")
+        check_whole_number(name, value, 0 if name == "burn_in" else 1)
     order = [*index.tolist(), *np.setdiff1d(np.arange(d), index).tolist()]
     S, n, lam, block = scatter.matrix[np.ix_(order, order)], float(scatter.n), float(lam), min(_BLOCK, num_draws)
     draws = np.empty((num_chains, num_draws, s, d))

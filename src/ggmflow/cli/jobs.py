@@ -24,7 +24,7 @@ from ggmflow.estimator.graphical_flow import GraphicalFlow, RangeWarning
 from ggmflow.model.conditions import find_ranges
 from ggmflow.posterior.posterior import PoorFitWarning, Posterior
 from ggmflow.posterior.source import DrawsError
-from ggmflow.train.loop import require_memory
+from ggmflow.train.memory import require_memory
 from ggmflow.views.export import entry_table
 from ggmflow.views.export import export as write_export
 

@@ -9,7 +9,6 @@ import inspect
 import os
 import warnings
 from collections.abc import Iterable
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self
 
@@ -18,7 +17,6 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.covariance import log_likelihood
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ggmflow.data.check import DataWarning
@@ -28,27 +26,17 @@ from ggmflow.estimator import model_file
 from ggmflow.estimator.fitted_flow import FittedFlow, Timings
 from ggmflow.estimator.fitted_flow import RangeWarning as RangeWarning
 from ggmflow.estimator.model_file import FittedModel
+from ggmflow.estimator.plan import check_parameters, plan_fit, raise_if_failed, warn_about_training
 from ggmflow.estimator.read_data import read_data
 from ggmflow.estimator.summary_html import summary_html, unfitted_html
-from ggmflow.flow.base import Architecture, MatrixFlow, check_architecture, untrained_flow
-from ggmflow.model.conditions import find_ranges
-from ggmflow.posterior.source import RandomState, as_key
+from ggmflow.flow.base import MatrixFlow
+from ggmflow.posterior.source import RandomState
 from ggmflow.storage.cache import compilation_cache_enabled
 from ggmflow.train.clock import Clock
-from ggmflow.train.loop import (
-    CHUNK,
-    Report,
-    Trained,
-    default_settings,
-    memory_errors,
-    reports_from_array,
-    require_memory,
-    train,
-)
+from ggmflow.train.loop import Status, Trained, train
+from ggmflow.train.memory import memory_errors
 from ggmflow.train.progress import training_bar
-
-_COOLING = (5.0, 100)  # T₀ and the number of stages of the published cooling
-_PAPER_RATE = 1e-2  # of 1e-3, 3e-3 and 1e-2 the best in 400 steps on the toy problem
+from ggmflow.train.report import Report, reports_from_array
 
 
 class _Unreadable:
@@ -154,7 +142,7 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
         standardize: bool = True,
         transform: str | None = None,
         missing: str = "error",
-        architecture: Architecture = "structured",
+        architecture: str = "structured",
         steps: int | None = None,
         batch_size: int | None = None,
         random_state: RandomState = None,
@@ -167,7 +155,7 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
         self.standardize = standardize
         self.transform = transform
         self.missing = missing
-        self.architecture: Architecture = architecture
+        self.architecture = architecture
         self.steps = steps
         self.batch_size = batch_size
         self.random_state = random_state
@@ -191,75 +179,41 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
         self
             After Ctrl-C the best model so far, with a warning.
         """
-        if checkpoint is not None and not isinstance(self.random_state, Integral):
-            raise ValueError("a fit with a checkpoint needs an integer random_state: without one it cannot be resumed")
-        check_architecture(self.architecture)
-        # What makes no sense is refused before it is counted with.
-        default_settings(1, False, self.steps, self.batch_size)
-        if self.query is None and len(shape := getattr(X, "shape", ())) == 2:
-            # Before the scatter matrix is made, which may be large itself.
-            require_memory(self.architecture, shape[1], shape[1], self.batch_size)
+        parameters = self.get_params(deep=False)
+        check_parameters(parameters, getattr(X, "shape", ()), checkpoint)
         scatter = self._read(X)
         if scatter.check is not None and (told := serious_sentences(scatter.check)):
             warnings.warn(f"{'; '.join(told)}. All about the data: model.scatter_.check", DataWarning, stacklevel=2)
-        query = np.arange(scatter.n_features) if self.query is None else scatter.index(self.query)
-        require_memory(self.architecture, scatter.n_features, len(query), self.batch_size)
-        ranges = find_ranges(self.lam, self.q, self.temperature, scatter, query)
-        key = as_key(self.random_state)
-        with memory_errors(scatter.n_features, len(query)):
-            flow = untrained_flow(jax.random.fold_in(key, 0), self.architecture, scatter, query, ranges)
-        settings = default_settings(flow.n_entries, ranges.many_temperatures, self.steps, self.batch_size)
-        snapshot_at = ()
-        if self.architecture == "paper":
-            settings = settings._replace(learning_rate=_PAPER_RATE)
-            if ranges.many_temperatures:
-                # The published cooling needs a stage at T = 1 and one at the end.
-                steps, snapshot_at = max(settings.steps, 2 * CHUNK), (ranges.warmest, ranges.temperature[0])
-                cooling = (_COOLING[0], ranges.temperature[0], _COOLING[1])
-                settings = settings._replace(steps=steps, cooling=cooling, averaging=0.0)
-        # Nothing was refused: from here on an earlier fit is gone, even should this one not end well.
+        plan = plan_fit(parameters, scatter)
+        # All parameters are valid: from here on the results of an earlier fit are dropped, even if this one fails.
         for name in ("flow_", "_snapshots", "_precision", "_choice", "timings_", "feature_names_in_"):
             vars(self).pop(name, None)
         if not isinstance(X, Scatter | str | os.PathLike):
             validate_data(self, X, skip_check_array=True)  # pyright: ignore[reportArgumentType]
         self.n_features_in_ = scatter.n_features
-        self.scatter_, self.query_, self._ranges = scatter, query, ranges
+        self.scatter_, self.query_, self._ranges = scatter, plan.query, plan.ranges
         show, clock = self.progress and jax.process_index() == 0, Clock()
-        fits = memory_errors(scatter.n_features, len(query))
-        with compilation_cache_enabled(), jax.enable_x64(False), fits, training_bar(show, clock) as report:
+        with (
+            compilation_cache_enabled(),
+            jax.enable_x64(False),
+            memory_errors(scatter.n_features, len(plan.query)),
+            training_bar(show, clock) as report,
+        ):
             trained = train(
-                flow,
-                jax.random.fold_in(key, 1),
-                ranges.low,
-                ranges.high,
-                settings,
+                plan.flow,
+                plan.key,
+                plan.ranges.low,
+                plan.ranges.high,
+                plan.settings,
                 report=report,
                 checkpoint=None if checkpoint is None else Path(checkpoint),
-                snapshot_at=snapshot_at,
+                snapshot_at=plan.snapshots,
                 clock=clock,
             )
-        if trained.status == "failed":
-            raise FloatingPointError(
-                "training failed: the ELBO was never finite. Narrow the ranges of lam, q and temperature, "
-                "above all away from the lowest q and temperature and from extreme lam"
-            )
+        raise_if_failed(trained)
         self._keep(trained)
         self.timings_ = Timings(clock.compiling, clock.training)
-        if trained.status == "interrupted":
-            warnings.warn(
-                f"interrupted after {self.n_iter_} of {settings.steps} steps: this is the best model so far. "
-                "Check posterior(...).diagnostics() before trusting it"
-                + (f"; the same call goes on from {checkpoint}" if checkpoint is not None else ""),
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        elif (skipped := int(self.history_["skipped"].iloc[-1])) > 0.05 * self.n_iter_:
-            warnings.warn(
-                f"{skipped} of {self.n_iter_} steps were skipped because their gradient was not finite. "
-                "Check posterior(...).diagnostics(); narrower ranges of lam, q and temperature may help",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        warn_about_training(trained, plan.settings.steps, checkpoint)
         return self
 
     def score(self, X: Any, y: None = None) -> float:
@@ -348,7 +302,7 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
         return summary_html(repr(self), *fit)
 
     def _keep(self, trained: Trained) -> None:
-        self.flow_, self._snapshots, self.status_ = trained.flow, trained.snapshots, trained.status
+        self.flow_, self._snapshots, self.status_ = trained.flow, trained.snapshots, str(trained.status)
         self.history_ = pd.DataFrame(trained.history, columns=list(Report._fields))
         self.n_iter_ = int(self.history_["step"].iloc[-1])
 
@@ -378,5 +332,5 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
             if np.isclose(known, temperature, rtol=1e-5):
                 return flow
         known = " and ".join(f"{value:g}" for value in self._snapshots)
-        why = " (it was interrupted while it cooled)" if self.status_ == "interrupted" else ""
-        raise ValueError(f"the published architecture knows the temperatures {known} only{why}, got {temperature:g}")
+        why = " (its cooling was interrupted)" if self.status_ == Status.INTERRUPTED else ""
+        raise ValueError(f"this model has flows at the temperatures {known} only{why}, got {temperature:g}")

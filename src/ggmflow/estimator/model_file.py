@@ -19,7 +19,7 @@ from ggmflow.flow.base import MatrixFlow, untrained_flow
 from ggmflow.flow.serialize import arrays_of_flow, fill_flow
 from ggmflow.model.conditions import Choice, Ranges, boundaries_from_json
 from ggmflow.storage import archive
-from ggmflow.train.loop import reports_from_array
+from ggmflow.train.report import reports_from_array
 
 
 class FittedModel(NamedTuple):

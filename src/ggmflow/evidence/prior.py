@@ -27,8 +27,9 @@ from ggmflow.storage import archive
 from ggmflow.storage.cache import compilation_cache_enabled, safe_directory
 from ggmflow.train.clock import Clock
 from ggmflow.train.devices import default_device
-from ggmflow.train.loop import default_settings, train
+from ggmflow.train.loop import Status, train
 from ggmflow.train.progress import counting_bar, training_bar
+from ggmflow.train.settings import default_settings
 
 _STEPS = 300
 _MANY = 40  # query variables above which the prior is integrated: at 107 a flow is wrong by thousands of nats
@@ -135,9 +136,9 @@ def _read_or_train(n_features: int, n_query: int, ranges: Ranges, progress: bool
         # One device suffices, and other processes may not take part.
         options = {"report": report, "devices": default_device(), "clock": clock}
         trained = train(flow, key_train, ranges.low, ranges.high, settings, **options)
-    if trained.status == "interrupted":
+    if trained.status is Status.INTERRUPTED:
         raise KeyboardInterrupt  # a flow that is not fully trained is not used
-    if trained.status == "failed":
+    if trained.status is Status.FAILED:
         raise FloatingPointError("training of the prior's flow failed: narrow the ranges of lam and q")
     write_prior(path, arrays_of_flow(trained.flow, "flow/"))
     return Prior(trained.flow, ranges)

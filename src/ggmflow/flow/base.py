@@ -1,76 +1,192 @@
-"""One interface for both architectures: build a conditional flow, draw from it, evaluate it, get its training loss.
+"""The interface of every architecture, and the registry from which flows are built by name.
 
     loss = E[log q(Ω | λ, q, T) − log p̃(Ω | λ, q, T)] = −ELBO
 
-Conditions are vectors [log λ, q, log T]. Densities are with respect to Lebesgue measure on the free entries of Ω.
+Conditions are vectors [log λ, q, log T]. Densities are with respect to Lebesgue measure on the free entries of Ω. To
+add an architecture, derive a final class from `MatrixFlow` and register it, as `ggmflow.flow` does for its own.
 """
 
-from typing import Any, Literal
+from abc import abstractmethod
+from typing import Any, NamedTuple, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flowjax.bijections import AbstractBijection
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 from paramax import NonTrainable, unwrap
 
 from ggmflow.data.scatter import Scatter
-from ggmflow.flow.paper import paper_bijection
-from ggmflow.flow.structured import StructuredColumns, widen
-from ggmflow.flow.structured_gradient import path_derivative_loss, sample_columns
 from ggmflow.model.conditions import Ranges
 from ggmflow.model.target import cholesky_columns, precision_from_entries, unnormalized_log_prob
 
-Architecture = Literal["structured", "paper"]
+# Accelerators round the factors of a product to ten bits by default; log p̃ needs all bits of float32. A decorator for
+# `loss`, `draw` and `log_prob`.
+full_precision = jax.default_matmul_precision("highest")
 
-# Accelerators round the factors of a product to ten bits unless told otherwise; log p̃ needs all of float32.
-_full_precision = jax.default_matmul_precision("highest")
 
-
-class MatrixFlow(eqx.Module):
-    """A conditional flow over precision matrices together with the data it was built for.
+class TrainingPlan(NamedTuple):
+    """How an architecture is trained.
 
     Attributes
     ----------
-    bijection
-        Noise (D,) to the free entries of Ω, given a condition (3,).
+    learning_rate
+        At the start.
+    cooling
+        (T₀, T_n, stages): all conditions of a stage have the same temperature, which falls from stage to stage. None:
+        temperatures are drawn with the other conditions.
+    averaging
+        Decay of the averaged weights, which are those kept; 0 keeps the weights themselves.
+    snapshots
+        Temperatures whose flows are kept while it cools. Each needs a stage, so there are at least as many.
+    """
+
+    learning_rate: float = 1e-2
+    cooling: tuple[float, float, int] | None = None
+    averaging: float = 0.98  # a memory of a few compiled chunks
+    snapshots: tuple[float, ...] = ()
+
+
+class MemoryNeed(NamedTuple):
+    """Numbers that training stores, as a lower bound.
+
+    Attributes
+    ----------
+    weights
+        Trained numbers.
+    per_draw, per_condition
+        Intermediate results of one step for every draw, and in addition for every condition.
+    """
+
+    weights: int
+    per_draw: int = 0
+    per_condition: int = 0
+
+
+class MatrixFlow(eqx.Module):
+    """A conditional flow over precision matrices, together with the data that it was built for.
+
+    Subclasses are final. Their fields define the order of the arrays in model files and checkpoints.
+
+    Attributes
+    ----------
+    architecture
+        Name in the registry, in model files and in reports.
     scatter, n_samples
-        S = XᵀX, query variables first, and n.
+        S = XᵀX, query variables first, and n; wrapped with `fixed`, so that they are not trained.
     n_query
         s.
     """
 
-    bijection: AbstractBijection
-    scatter: Float[Array, "d d"]
-    n_samples: Float[Array, ""]
-    n_query: int = eqx.field(static=True)
+    architecture: eqx.AbstractClassVar[str]
+    scatter: eqx.AbstractVar[Float[Array, "d d"]]
+    n_samples: eqx.AbstractVar[Float[Array, ""]]
+    n_query: eqx.AbstractVar[int]
 
-    @property
-    def architecture(self) -> Architecture:
-        """Which kind of flow it is."""
-        return "structured" if isinstance(self.bijection, StructuredColumns) else "paper"
+    @classmethod
+    @abstractmethod
+    def build(
+        cls,
+        key: PRNGKeyArray,
+        scatter: Float[np.ndarray, "d d"],
+        n_samples: float,
+        n_query: int,
+        low: Float[np.ndarray, " 3"],
+        high: Float[np.ndarray, " 3"],
+        **options: Any,
+    ) -> Self:
+        """An untrained flow; see `build_flow`."""
+
+    @staticmethod
+    @abstractmethod
+    def memory(n_features: int, n_query: int) -> MemoryNeed:
+        """Numbers that training a flow of d variables and s columns stores, before it is built."""
+
+    @staticmethod
+    @abstractmethod
+    def training_plan(ranges: Ranges) -> TrainingPlan:
+        """How to train a flow for given ranges of conditions."""
+
+    @abstractmethod
+    def draw_noise(self, key: PRNGKeyArray, num_conditions: int, num_draws: int) -> Float[Array, "D c m"]:
+        """The noise of m draws under each of c conditions."""
+
+    @abstractmethod
+    def loss(
+        self, noise: Float[Array, "D c m"], conditions: Float[Array, "c 3"]
+    ) -> tuple[Float[Array, ""], Float[Array, "c m"]]:
+        """A number that has the gradient of the loss, and log q − log p̃ of m draws under each of c conditions."""
+
+    @abstractmethod
+    def draw(
+        self, key: PRNGKeyArray, condition: Float[Array, " 3"], num_draws: int
+    ) -> tuple[Float[Array, "m D"], Float[Array, " m"], Float[Array, " m"]]:
+        """Draws under one condition: free entries of Ω, their log density, their tempered log p̃."""
+
+    @abstractmethod
+    def log_prob(self, entries: Float[Array, "m D"], condition: Float[Array, " 3"]) -> Float[Array, " m"]:
+        """Normalized log density of given free entries of positive definite matrices."""
 
     @property
     def scatter_matrix(self) -> Float[Array, "d d"]:
-        """S, query variables first, without its wrapping."""
+        """S, query variables first, unwrapped."""
         return unwrap(self.scatter)
 
     @property
     def n_entries(self) -> int:
         """D, the number of free entries."""
-        return self.bijection.shape[0]
+        return num_entries(len(self.scatter_matrix), self.n_query)
+
+    def log_target(self, entries: Float[Array, " D"], condition: Float[Array, " 3"]) -> Float[Array, ""]:
+        """Tempered log p̃ of the free entries of one matrix."""
+        scatter, n_samples = unwrap((self.scatter, self.n_samples))
+        columns = cholesky_columns(precision_from_entries(entries, len(scatter), self.n_query))
+        lam, q, temperature = jnp.exp(condition[0]), condition[1], jnp.exp(condition[2])
+        return unnormalized_log_prob(columns, scatter, n_samples, lam, q, temperature)
+
+
+def num_entries(n_features: int, n_query: int) -> int:
+    """D = Σ_{j<s} (d − j), the number of free entries."""
+    return n_query * n_features - n_query * (n_query - 1) // 2
+
+
+def fixed(value: ArrayLike) -> Any:
+    """An array in float32 that training does not change; `paramax.unwrap` gives it back."""
+    return NonTrainable(jnp.asarray(value, jnp.float32))
+
+
+def widen(tree: Any) -> Any:
+    """Arrays in float64 if that is enabled, for log p̃, which is a difference of numbers of size nd/T."""
+    wide = jnp.result_type(float)
+    return jax.tree.map(lambda leaf: leaf.astype(wide) if eqx.is_inexact_array(leaf) else leaf, tree)
+
+
+# ------------------------------------------------------------------------------------------------------------- registry
+ARCHITECTURES: dict[str, type[MatrixFlow]] = {}
+
+
+def register(flow: type[MatrixFlow]) -> None:
+    """Make an architecture available under its name."""
+    ARCHITECTURES[flow.architecture] = flow
+
+
+def find_architecture(name: object) -> type[MatrixFlow]:
+    """The registered class of a name; raises ValueError if there is none."""
+    if not isinstance(name, str) or name not in ARCHITECTURES:
+        known = " or ".join(map(repr, ARCHITECTURES))
+        raise ValueError(f"unknown architecture {name!r}: choose {known}")
+    return ARCHITECTURES[name]
 
 
 def build_flow(
     key: PRNGKeyArray,
-    architecture: Architecture,
+    architecture: str,
     scatter: Float[ArrayLike, "d d"],
     n_samples: float,
     n_query: int,
     low: Float[ArrayLike, " 3"],
     high: Float[ArrayLike, " 3"],
-    **options,
+    **options: Any,
 ) -> MatrixFlow:
     """An untrained flow.
 
@@ -79,7 +195,7 @@ def build_flow(
     key
         For the initial weights.
     architecture
-        "structured" or "paper".
+        A registered name: "structured" or "paper".
     scatter, n_samples, n_query
         Data, query variables first; n_query = d for the whole matrix.
     low, high
@@ -87,31 +203,9 @@ def build_flow(
     **options
         For `StructuredColumns` or `paper_bijection`.
     """
-    scatter = np.asarray(scatter, np.float32)
     low, high = np.asarray(low, np.float32), np.asarray(high, np.float32)
-    check_architecture(architecture)
-    if architecture == "structured":
-        bijection = StructuredColumns(key, scatter, n_samples, n_query, low, high, **options)
-    else:
-        # Start near the precision matrix of independent variables.
-        start = (n_samples + len(scatter) + 1) / (np.diagonal(scatter) + np.exp((low[0] + high[0]) / 2))
-        scale = np.where(high > low, (high - low) / 2, 1.0)
-        options = {"initial_diagonal": float(np.mean(start)), **options}
-        bijection = paper_bijection(
-            key, len(scatter), n_query, condition_center=(low + high) / 2, condition_scale=scale, **options
-        )
-    # Wrapped until `unwrap`, so that training leaves them alone.
-    fixed: dict[str, Any] = {
-        "scatter": NonTrainable(jnp.asarray(scatter)),
-        "n_samples": NonTrainable(jnp.asarray(n_samples, jnp.float32)),
-    }
-    return MatrixFlow(bijection, n_query=n_query, **fixed)
-
-
-def check_architecture(architecture: object) -> None:
-    """Refuse what is the name of none."""
-    if not isinstance(architecture, str) or architecture not in ("structured", "paper"):
-        raise ValueError(f"unknown architecture {architecture!r}: choose 'structured' or 'paper'")
+    build = find_architecture(architecture).build
+    return build(key, np.asarray(scatter, np.float32), n_samples, n_query, low, high, **options)
 
 
 def query_first(query: Int[np.ndarray, " s"], n_features: int) -> Int[np.ndarray, " d"]:
@@ -120,68 +214,9 @@ def query_first(query: Int[np.ndarray, " s"], n_features: int) -> Int[np.ndarray
 
 
 def untrained_flow(
-    key: PRNGKeyArray, architecture: Architecture, scatter: Scatter, query: Int[np.ndarray, " s"], ranges: Ranges
+    key: PRNGKeyArray, architecture: str, scatter: Scatter, query: Int[np.ndarray, " s"], ranges: Ranges
 ) -> MatrixFlow:
-    """The flow that training on given data starts from, in single precision."""
+    """The flow with which training on given data starts, in single precision."""
     ordered = scatter.reorder(query_first(query, scatter.n_features))
     with jax.enable_x64(False):
         return build_flow(key, architecture, ordered.matrix, ordered.n, len(query), ranges.low, ranges.high)
-
-
-def draw_noise(flow: MatrixFlow, key: PRNGKeyArray, num_conditions: int, num_draws: int) -> Float[Array, "D c m"]:
-    """The noise of m draws under each of c conditions."""
-    D = flow.n_entries
-    if isinstance(flow.bijection, StructuredColumns):
-        return jax.random.normal(key, (D, num_conditions * num_draws)).reshape(D, num_conditions, num_draws)
-    keys = jax.random.split(key, num_conditions)
-    return jnp.moveaxis(jax.vmap(lambda key: jax.random.normal(key, (num_draws, D)))(keys), 2, 0)
-
-
-@_full_precision
-def flow_loss(
-    flow: MatrixFlow, noise: Float[Array, "D c m"], conditions: Float[Array, "c 3"]
-) -> tuple[Float[Array, ""], Float[Array, "c m"]]:
-    """A number with the gradient of the loss, and log q − log p̃ of m draws under each of c conditions."""
-    if isinstance(flow.bijection, StructuredColumns):
-        return path_derivative_loss(flow.bijection, noise, conditions)
-    _, log_q, log_p = jax.vmap(lambda z, condition: _push(flow, z, condition))(jnp.moveaxis(noise, 0, 2), conditions)
-    return jnp.mean(log_q - log_p), jax.lax.stop_gradient(log_q - log_p)
-
-
-@_full_precision
-def draw(
-    flow: MatrixFlow, key: PRNGKeyArray, condition: Float[Array, " 3"], num_draws: int
-) -> tuple[Float[Array, "m D"], Float[Array, " m"], Float[Array, " m"]]:
-    """Draws under one condition: free entries of Ω, their log density, their tempered log p̃."""
-    if isinstance(flow.bijection, StructuredColumns):
-        entries, log_q, log_p = sample_columns(flow.bijection, key, condition, num_draws)
-        return entries.T, log_q, log_p
-    return _push(flow, jax.random.normal(key, (num_draws, flow.n_entries), flow.scatter_matrix.dtype), condition)
-
-
-def _push(flow: MatrixFlow, z: Float[Array, "m D"], condition: Float[Array, " 3"]):
-    flow = unwrap(flow)
-    entries, log_det = jax.vmap(flow.bijection.transform_and_log_det, (0, None))(z, condition)
-    log_q = _log_normal(z) - log_det
-    flow, wide, condition = widen((flow, entries, condition))
-    return entries, log_q, jax.vmap(lambda y: log_target(flow, y, condition))(wide)
-
-
-@_full_precision
-def log_prob(flow: MatrixFlow, entries: Float[Array, "m D"], condition: Float[Array, " 3"]) -> Float[Array, " m"]:
-    """Normalized log density of given free entries of positive definite matrices, through the inverse."""
-    flow = unwrap(flow)
-    z, log_det = jax.vmap(flow.bijection.inverse_and_log_det, (0, None))(entries, condition)
-    return _log_normal(z) + log_det
-
-
-def log_target(flow: MatrixFlow, entries: Float[Array, " D"], condition: Float[Array, " 3"]) -> Float[Array, ""]:
-    """Tempered log p̃ of the free entries of one matrix."""
-    flow = unwrap(flow)
-    columns = cholesky_columns(precision_from_entries(entries, len(flow.scatter), flow.n_query))
-    lam, q, temperature = jnp.exp(condition[0]), condition[1], jnp.exp(condition[2])
-    return unnormalized_log_prob(columns, flow.scatter, flow.n_samples, lam, q, temperature)
-
-
-def _log_normal(z: Float[Array, "m D"]) -> Float[Array, " m"]:
-    return -0.5 * jnp.sum(z**2, axis=-1) - 0.5 * z.shape[-1] * np.log(2 * np.pi).astype(z.dtype)

@@ -1,4 +1,4 @@
-"""The numbers of a flow as named arrays, and back."""
+"""The arrays of a flow by name, for files, and a flow from such arrays."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,15 +12,21 @@ from ggmflow.flow.base import MatrixFlow
 
 
 def arrays_of_flow(flow: MatrixFlow, prefix: str) -> dict[str, np.ndarray]:
-    """The numbers of a flow, by name."""
+    """The arrays of a flow, named by the prefix and their position among its leaves."""
     leaves = jax.tree.leaves(eqx.filter(flow, eqx.is_array))
     return {f"{prefix}{k}": np.asarray(leaf) for k, leaf in enumerate(leaves)}
 
 
 def fill_flow(start: Callable[[Any], MatrixFlow], arrays: dict[str, np.ndarray], prefix: str) -> MatrixFlow:
-    """A flow from its numbers. `start` makes one of the same shape from a key; it is never made, only looked at.
+    """A flow from the arrays of `arrays_of_flow`.
 
-    So the shapes of a new flow show which arrays to expect, and nothing is allocated that is not there already.
+    Parameters
+    ----------
+    start
+        Builds a flow of the same structure from a key. It is traced for the shapes of its arrays and not run, so that
+        nothing is allocated.
+    arrays, prefix
+        The arrays; each must have the expected shape and type.
     """
     skeleton = eqx.filter_eval_shape(start, jax.random.key(0))
     shapes, static = eqx.partition(skeleton, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))

@@ -17,25 +17,20 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 from paramax import unwrap
 
-from ggmflow.flow.structured import (
-    Geometry,
-    PerDraw,
-    StructuredColumns,
-    chi_degrees,
+from ggmflow.flow.base import widen
+from ggmflow.flow.structured_columns import StructuredColumns, find_coordinates, log_det, log_target
+from ggmflow.flow.structured_drawing import draw_columns
+from ggmflow.flow.structured_entries import (
+    couple,
     diagonal_entry,
     diagonal_noise,
     diagonal_of,
-    draw_columns,
-    find_coordinates,
     is_below,
-    lean_on,
-    log_det,
-    log_target,
     pick,
     place,
     squash_fill,
-    widen,
 )
+from ggmflow.flow.structured_geometry import Geometry, PerDraw, chi_degrees
 from ggmflow.flow.transport import Partials, transport_partials
 
 
@@ -51,7 +46,7 @@ class Tangent(NamedTuple):
 def path_derivative_loss(
     flow: StructuredColumns, noise: Float[Array, "D c m"], conditions: Float[Array, "c 3"]
 ) -> tuple[Float[Array, ""], Float[Array, "c m"]]:
-    """A number whose gradient in the flow is the path derivative, and log q − log p̃ of every draw.
+    """A surrogate whose gradient in the flow is the path derivative, and log q − log p̃ of every draw.
 
     Parameters
     ----------
@@ -65,7 +60,7 @@ def path_derivative_loss(
     Returns
     -------
     surrogate
-        Only its gradient means anything.
+        A number of which only the gradient has a meaning.
     log_ratio : (c, m)
         log q − log p̃: its mean is the negative ELBO.
     """
@@ -83,7 +78,7 @@ def path_derivative_loss(
 def _loss(
     flow: StructuredColumns, geometry: Geometry, z: Float[Array, "D b"]
 ) -> tuple[Float[Array, ""], Float[Array, " b"]]:
-    """The same for draws that share a geometry, or have one each."""
+    """`path_derivative_loss` for draws that share one geometry, or have one each."""
     frozen, fixed = jax.lax.stop_gradient((flow, geometry))
     L, omega, _ = jax.lax.stop_gradient(draw_columns(frozen, fixed, z))
     placed = place(z, flow)
@@ -154,7 +149,7 @@ def _log_prob(flow: StructuredColumns, geometry: Geometry, L: PerDraw, omega: Pe
 def _next_columns(
     flow: StructuredColumns, geometry: Geometry, L: PerDraw, omega: PerDraw, noise: PerDraw, tangent: Tangent
 ) -> PerDraw:
-    """G, up to what does not depend on θ: every entry of L from those before it, with τ replaced by its tangent."""
+    """G, up to terms without θ: every entry of L as a function of those before it, with τ replaced by its tangent."""
     partials, correction, index = tangent.partials, geometry.correction, np.arange(flow.n_query)
     _, delta, log_kappa, log_sigma, shift = find_coordinates(flow, geometry, L, omega)
     x_z, x_delta, x_kappa = partials.x_of
@@ -198,25 +193,25 @@ def solve_adjoint(flow: StructuredColumns, geometry: Geometry, L: PerDraw, tange
         def row(r, w):
             i = d - 1 - r
             mean = -jnp.sum(U[i] * (stretch * a * gain * w), axis=0)
-            lean = jnp.sum(jnp.tensordot(above_weights[:, :, i], pushed * w, ((0,), (0,))) * basis, axis=0)
-            return w.at[i].set(given[i] + mean + rate[i] * lean)
+            coupled = jnp.sum(jnp.tensordot(above_weights[:, :, i], pushed * w, ((0,), (0,))) * basis, axis=0)
+            return w.at[i].set(given[i] + mean + rate[i] * coupled)
 
         w = jax.lax.fori_loop(0, d - 1 - j, row, jnp.zeros_like(given))
 
-        # What column j takes from ℓ_j and from the fill-in; entries above row i enter through x = (L − c)/σ too.
+        # Column j as a function of ℓ_j and of the fill-in; entries above row i enter through x = (L − c)/σ too.
         def from_earlier(ell, fill):
             cusp = jnp.where(below, -fill / ell, 0.0)
             mean = stretch * (L_j - a * jnp.sum(U * L_j.at[j].set(ell)[:, None], axis=0))
             degrees = chi_degrees(geometry, d, j.astype(L.dtype))
-            leaning = lean_on(fill_weights, basis, squash_fill(fill, scale[j] * jnp.sqrt(degrees), sigma, below))
-            above = lean_on(above_weights, basis, jnp.where(below, jnp.tanh(0.5 * (L_j - cusp) / sigma), 0.0))
-            delta = (mean - cusp) / sigma + leaning + above
-            return cusp + sigma * (gain * delta + gain_kappa * geometry.q * jnp.log(ell)), leaning[j]
+            coupled = couple(fill_weights, basis, squash_fill(fill, scale[j] * jnp.sqrt(degrees), sigma, below))
+            above = couple(above_weights, basis, jnp.where(below, jnp.tanh(0.5 * (L_j - cusp) / sigma), 0.0))
+            delta = (mean - cusp) / sigma + coupled + above
+            return cusp + sigma * (gain * delta + gain_kappa * geometry.q * jnp.log(ell)), coupled[j]
 
         _, pull_back = jax.vjp(from_earlier, ell, fill)
         zero = jnp.zeros_like(ell)
         ell_bar = given[j] + pull_back((w, zero))[0]
-        # ℓ_j leans on the fill-in itself
+        # ℓ_j is coupled to the fill-in itself
         degrees = chi_degrees(geometry, d, j.astype(L.dtype))
         shift = _shift_rate(degrees, scale[j], ell)
         _, fill_bar = pull_back((w, shift * ell_bar))
@@ -236,4 +231,5 @@ def _shift_rate(degrees: PerDraw, scale: PerDraw, ell: PerDraw) -> PerDraw:
 
 
 def is_below_or_on(flow: StructuredColumns) -> np.ndarray:
+    """Mask of the entries on and below the diagonal, (d, s, 1)."""
     return (np.arange(len(flow.scatter))[:, None] >= np.arange(flow.n_query))[..., None]

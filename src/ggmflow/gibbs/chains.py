@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from numbers import Integral
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -175,7 +176,8 @@ def sample(
     >>> bool(chains.rhat.max() < 1.05)
     True
     """
-    _check_types(key, scatter)
+    check_scatter(scatter)
+    _check_key(key)
     s, d = scatter.n_features if n_query is None else n_query, scatter.n_features
     _check_counts(s, d, num_chains=num_chains, num_draws=num_draws, thin=thin, num_warmup=num_warmup)
     lam, q, temperature, start = _per_chain(lam, q, temperature, start, num_chains, num_draws, (s, d))
@@ -210,18 +212,26 @@ def sample(
     return Chains(precision, lam if hyperprior is None else lam_draws, q, temperature)
 
 
-def _check_types(key, scatter):
+def check_scatter(scatter: Any) -> None:
+    """Raise TypeError if the data are not a Scatter."""
     if not isinstance(scatter, Scatter):
         raise TypeError(f"scatter must be a Scatter, not {type(scatter).__name__}: use Scatter.from_data(X).")
+
+
+def check_whole_number(name: str, value: Any, least: int) -> None:
+    """Raise ValueError if the value of an argument is not a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{name} must be a whole number, at least {least}; it is {value!r}.")
+
+
+def _check_key(key):
     if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
         raise TypeError(f"key must be a JAX random key such as jax.random.key(0), not {key!r}.")
 
 
 def _check_counts(s, d, **counts):
     for name, value in {"n_query": s, **counts}.items():
-        least = 0 if name == "num_warmup" else 1
-        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-            raise ValueError(f"{name} must be a whole number, at least {least}; it is {value!r}.")
+        check_whole_number(name, value, 0 if name == "num_warmup" else 1)
     if s > d:
         raise ValueError(f"n_query must be at most the number of variables, {d}; it is {s}.")
 

@@ -12,8 +12,7 @@ from paramax import unwrap
 
 from ggmflow import gibbs
 from ggmflow.data.scatter import Scatter
-from ggmflow.flow.base import MatrixFlow, draw, log_prob
-from ggmflow.flow.structured import widen
+from ggmflow.flow.base import MatrixFlow, widen
 from ggmflow.gibbs import Chains
 from ggmflow.model.precision import restore_definiteness, smallest_eigenvalue
 from ggmflow.model.target import cholesky_columns, entry_indices, unnormalized_log_prob
@@ -26,8 +25,15 @@ _FLOAT32_LIMIT = 1e5  # where its rounding is 0.008
 # more: 0.002 was measured at 1e-5, and the error of a pivot is inverse to its size.
 _NEAR_SINGULAR = 1e-6
 
-_draw = eqx.filter_jit(draw)
-_log_prob = eqx.filter_jit(log_prob)
+
+@eqx.filter_jit
+def _draw(flow: MatrixFlow, key, condition, num_draws: int):
+    return flow.draw(key, condition, num_draws)
+
+
+@eqx.filter_jit
+def _log_prob(flow: MatrixFlow, entries, condition):
+    return flow.log_prob(entries, condition)
 
 
 @jax.jit

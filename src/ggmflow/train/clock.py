@@ -1,4 +1,4 @@
-"""Seconds of one training, those of compiling apart from those of steps."""
+"""A clock that counts the seconds of compiling and of training steps separately."""
 
 import threading
 import time
@@ -8,14 +8,14 @@ from typing import Any
 
 import jax
 
-_COMPILING = "/jax/core/compile/"  # how JAX names what it reports of tracing, lowering and compiling
+_COMPILING = "/jax/core/compile/"  # prefix of the events that JAX reports of tracing, lowering and compiling
 
 
 class Clock:
-    """Counts the seconds of a training while it runs.
+    """Counts the seconds of a training run.
 
-    A compiled program starts within the same call that compiles it. So the time until the last report of JAX on
-    compiling is that of compiling, and the rest that of steps.
+    A program is compiled and started by the same call. So the time until the last event of JAX about compiling counts
+    as compiling, and the rest as training.
 
     Attributes
     ----------
@@ -34,12 +34,12 @@ class Clock:
         self._last = time.monotonic()
 
     def count_training(self) -> None:
-        """Count the time since the last count as steps."""
+        """Count the time since the last count as training."""
         self.training += self._since_last()
 
     @contextmanager
     def count_compiling(self) -> Iterator[None]:
-        """Count the time up to the last compilation of the block, if there is any, as compiling."""
+        """Count the time until the last compilation in the block, if any, as compiling."""
         own = threading.get_ident()
 
         def listen(event: str, duration_secs: float, **more: Any) -> None:

@@ -1,4 +1,4 @@
-"""Where a training step runs: its c conditions × m draws are split over the devices of one machine or of many.
+"""Devices of a training step: its c conditions × m draws are split over those of one machine or of many.
 
     N devices = n_c · n_m,      n_c divides c,  n_m divides m,      ∇ = mean over devices of their own mean
 
@@ -27,7 +27,7 @@ def training_devices() -> list[Any]:
 
 
 def default_device() -> list[Any]:
-    """The device on which this process computes what is asked of it alone."""
+    """The device of computations that other processes do not take part in."""
     return list(jnp.zeros(()).devices())
 
 
@@ -40,8 +40,8 @@ def make_mesh(num_conditions: int, num_draws: int, devices: Sequence[Any] | None
 def arrange(devices: Sequence[Any], num_conditions: int, num_draws: int) -> np.ndarray:
     """Devices as (n_c, n_m, copies), copies being 1 wherever possible.
 
-    As many are used as can have parts of equal size, the same number in each process. Every process has to take part:
-    where parts cannot be equal, as with 32 conditions for 3 processes of one device each, they do the same work.
+    As many devices are used as can have parts of equal size, the same number in each process. Every process must take
+    part: where parts cannot be equal, as with 32 conditions for 3 processes of one device each, all compute the same.
     """
     ordered = sorted(devices, key=lambda device: device.process_index)
     processes = [list(group) for _, group in groupby(ordered, key=lambda device: device.process_index)]
@@ -55,12 +55,12 @@ def arrange(devices: Sequence[Any], num_conditions: int, num_draws: int) -> np.n
 
 
 def everywhere(mesh: Mesh) -> NamedSharding:
-    """All of an array on every device."""
+    """The sharding of arrays that are whole on every device."""
     return NamedSharding(mesh, PartitionSpec())
 
 
 def replicate(tree: Any, mesh: Mesh) -> Any:
-    """Arrays of this process, equal in all of them, to every device."""
+    """Copy arrays, which are equal in all processes, to every device."""
     sharding = everywhere(mesh)
 
     def place(leaf: Any) -> Any:
@@ -76,18 +76,26 @@ def replicate(tree: Any, mesh: Mesh) -> Any:
     return jax.tree.map(place, tree)
 
 
-def bring_home(tree: Any) -> Any:
-    """Replicated arrays to the default device of this process, which may then go its own way."""
+def to_local_device(tree: Any) -> Any:
+    """Copy replicated arrays to the default device of this process, so that it can use them alone."""
     return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), tree)
 
 
 def check_agreement(digest: bytes, mesh: Mesh) -> None:
-    """Refuse to train if the processes of a mesh, should there be several, are about to train different things."""
+    """Raise if the processes of a mesh are about to train different flows.
+
+    Parameters
+    ----------
+    digest
+        Of everything that training depends on.
+    mesh
+        Devices of one process or of several.
+    """
     if not mesh.is_multi_process:
         return
     found = np.asarray(multihost_utils.process_allgather(np.frombuffer(digest, np.uint8)))
     if different := np.flatnonzero((found != found[0]).any(axis=1)).tolist():
         raise ValueError(
-            f"process {different[0]} is to train something else than process 0: give every process the same data, "
-            "parameters and integer random_state, and a checkpoint where all of them see it"
+            f"process {different[0]} would train another flow than process 0: give every process the same data, "
+            "parameters and integer random_state, and a checkpoint in a directory that all of them share"
         )

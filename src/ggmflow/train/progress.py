@@ -1,10 +1,10 @@
-"""Progress of long work on standard error: a live line on a terminal and in notebooks, plain lines in a file.
+"""Progress of long tasks on standard error: a live line on a terminal and in notebooks, plain lines in a file.
 
     terminal   training  ━━━━━━━━━━━━  400/1500 ELBO -123.40  ESS 31%  0:00:21  0:00:58 left
     file       training: step 400 of 1500, ELBO -123.40, ESS 31%, 58 s left
 
-In a file there is a line at the start, after the first part of the work, at most every `SECONDS_BETWEEN_LINES`, and
-at the end.
+In a file there is a line at the start, after the first part of the task, then at most one every
+`SECONDS_BETWEEN_LINES`, and one at the end.
 """
 
 import time
@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from ggmflow.train.clock import Clock
-from ggmflow.train.loop import Report
+from ggmflow.train.report import Report
 
 SECONDS_BETWEEN_LINES = 30.0
 
@@ -26,18 +26,18 @@ SECONDS_BETWEEN_LINES = 30.0
 def training_bar(
     show: bool, clock: Clock | None = None, console: Console | None = None, name: str = "training"
 ) -> Iterator[Callable[[Report], None] | None]:
-    """A function to call with every report, or None if nothing is to be shown.
+    """Yield a function to call with every report, or None if nothing is shown.
 
     Parameters
     ----------
     show
         Whether to show anything.
     clock
-        That of the training, which knows how long its steps took; without it no time left is shown.
+        Of the training, for the time left; without it none is shown.
     console
-        Where; default standard error, so that piped output stays clean.
+        Default standard error, so that piped output stays clean.
     name
-        What to call it.
+        Label.
     """
     if not show:
         yield None
@@ -49,18 +49,18 @@ def training_bar(
 
 @contextmanager
 def counting_bar(show: bool, name: str, total: int, console: Console | None = None) -> Iterator[Callable[[], None]]:
-    """A function to call after each of `total` parts of some work.
+    """Yield a function to call after each of `total` parts of a task.
 
     Parameters
     ----------
     show
         Whether to show anything.
     name
-        What to call the work.
+        Label of the task.
     total
         Number of parts.
     console
-        Where; default standard error.
+        Default standard error.
     """
     console = console or Console(stderr=True)
     if not show:
@@ -71,18 +71,18 @@ def counting_bar(show: bool, name: str, total: int, console: Console | None = No
 
 
 def seconds_left(seconds: float, done: int, total: int) -> float | None:
-    """Time that the rest of some work takes if it goes on as fast as before; None if nothing is known yet."""
+    """Seconds that the rest of a task takes at the speed so far; None before its first part is done."""
     return (total - done) * seconds / done if done > 0 and seconds > 0 else None
 
 
 def _is_live(console: Console) -> bool:
-    """Whether a line can be written over: not in a file, nor by terminals that cannot move the cursor."""
+    """Whether a line can be overwritten, which files and terminals that cannot move the cursor do not allow."""
     return console.is_jupyter or (console.is_terminal and not console.is_dumb_terminal)
 
 
 # ----------------------------------------------------------------------------------------------------------- live lines
 class _TimeLeft(ProgressColumn):
-    """Counts down to the moment, of `time.monotonic`, at which the work is expected to end."""
+    """Counts down to the expected end of the task, a time of `time.monotonic`."""
 
     def render(self, task: Task) -> Text:
         end = task.fields["end"]
@@ -135,7 +135,7 @@ def _live_count(console: Console, name: str, total: int) -> Iterator[Callable[[]
 # ---------------------------------------------------------------------------------------------------------- plain lines
 @contextmanager
 def _lines(console: Console) -> Iterator[Callable[[str], None]]:
-    """A function that prints a line if none was printed for a while; the last one is printed at the end."""
+    """Yield a function that prints a line if the last one is long enough ago; the last line is printed at the end."""
     printed, waiting = float("-inf"), None
 
     def print_line(text: str) -> None:
@@ -164,7 +164,7 @@ def _training_lines(console: Console, clock: Clock | None, name: str) -> Iterato
         def print_report(report: Report) -> None:
             skipped = f", skipped {report.skipped}" if report.skipped else ""
             numbers = f"step {report.step} of {report.steps}, ELBO {report.elbo:.2f}, ESS {report.ess:.0%}{skipped}"
-            print_line(f"{name}: {numbers}{_told(_left_of_training(report, clock))}")
+            print_line(f"{name}: {numbers}{_time_left(_left_of_training(report, clock))}")
 
         yield print_report
 
@@ -177,8 +177,9 @@ def _count_lines(console: Console, name: str, total: int) -> Iterator[Callable[[
         def advance() -> None:
             nonlocal done
             done += 1
-            if total > 1:  # a single part is done by the time that it is told
-                print_line(f"{name}: {done} of {total}{_told(seconds_left(time.monotonic() - start, done, total))}")
+            if total > 1:  # a single part is complete when it is reported
+                left = seconds_left(time.monotonic() - start, done, total)
+                print_line(f"{name}: {done} of {total}{_time_left(left)}")
 
         yield advance
 
@@ -187,8 +188,8 @@ def _left_of_training(report: Report, clock: Clock | None) -> float | None:
     return None if clock is None else seconds_left(clock.training, report.step, report.steps)
 
 
-def _told(left: float | None) -> str:
-    """Time left at the end of a line, nothing if there is none or nobody knows."""
+def _time_left(left: float | None) -> str:
+    """Time left as the end of a line; empty if it is zero or unknown."""
     if not left:
         return ""
     if left < 100:

@@ -1,0 +1,120 @@
+"""The plan of a fit: its query, ranges, untrained flow and settings, checked before anything is trained.
+
+parameters + Scatter → FitPlan → trained flow → warnings about its training
+"""
+
+import warnings
+from numbers import Integral
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Int, Key
+from sklearn.exceptions import ConvergenceWarning
+
+from ggmflow.data.scatter import Scatter
+from ggmflow.flow.base import MatrixFlow, find_architecture, untrained_flow
+from ggmflow.model.conditions import Ranges, find_ranges
+from ggmflow.posterior.source import as_key
+from ggmflow.train.loop import Status, Trained
+from ggmflow.train.memory import memory_errors, require_memory
+from ggmflow.train.settings import Settings, default_settings
+
+_MANY_SKIPPED = 0.05  # of all steps
+
+
+class FitPlan(NamedTuple):
+    """Everything that training needs.
+
+    Attributes
+    ----------
+    query : (s,) array of int
+        Columns of the query, all of them without one.
+    ranges
+        Of λ, q and T.
+    flow
+        Untrained.
+    key
+        Of conditions and draws.
+    settings, snapshots
+        How to train, and the temperatures at which flows are kept.
+    """
+
+    query: Int[np.ndarray, " s"]
+    ranges: Ranges
+    flow: MatrixFlow
+    key: Key[Array, ""]
+    settings: Settings
+    snapshots: tuple[float, ...]
+
+
+def check_parameters(parameters: dict[str, Any], shape: tuple[int, ...], checkpoint: str | Path | None) -> None:
+    """Raise if parameters make no sense, or if a flow over a table of this shape cannot fit into memory.
+
+    Parameters
+    ----------
+    parameters
+        Of the estimator, by name.
+    shape
+        Of the table; () if it is not known before the table is read.
+    checkpoint
+        As in `GraphicalFlow.fit`.
+    """
+    if checkpoint is not None and not isinstance(parameters["random_state"], Integral):
+        raise ValueError("a fit with a checkpoint needs an integer random_state: without one it cannot be resumed")
+    find_architecture(parameters["architecture"])
+    default_settings(1, False, parameters["steps"], parameters["batch_size"])
+    if parameters["query"] is None and len(shape) == 2:
+        # Before the scatter matrix is computed, which may be large itself.
+        require_memory(parameters["architecture"], shape[1], shape[1], parameters["batch_size"])
+
+
+def plan_fit(parameters: dict[str, Any], scatter: Scatter) -> FitPlan:
+    """The plan of a fit to given data, with an untrained flow.
+
+    Parameters
+    ----------
+    parameters
+        Of the estimator, by name.
+    scatter
+        The data.
+    """
+    given, d = parameters, scatter.n_features
+    query = np.arange(d) if given["query"] is None else scatter.index(given["query"])
+    require_memory(given["architecture"], d, len(query), given["batch_size"])
+    ranges = find_ranges(given["lam"], given["q"], given["temperature"], scatter, query)
+    key = as_key(given["random_state"])
+    with memory_errors(d, len(query)):
+        flow = untrained_flow(jax.random.fold_in(key, 0), given["architecture"], scatter, query, ranges)
+    plan = flow.training_plan(ranges)
+    settings = default_settings(flow.n_entries, ranges.many_temperatures, given["steps"], given["batch_size"], plan)
+    return FitPlan(query, ranges, flow, jax.random.fold_in(key, 1), settings, plan.snapshots)
+
+
+def raise_if_failed(trained: Trained) -> None:
+    """Raise FloatingPointError if no chunk of training ended with a finite ELBO."""
+    if trained.status == Status.FAILED:
+        raise FloatingPointError(
+            "training failed: the ELBO was never finite. Narrow the ranges of lam, q and temperature, "
+            "above all away from the lowest q and temperature and from extreme lam"
+        )
+
+
+def warn_about_training(trained: Trained, steps: int, checkpoint: str | Path | None) -> None:
+    """Warn, at the caller of `fit`, about a training run that was interrupted or skipped many steps."""
+    last = trained.history[-1]
+    if trained.status == Status.INTERRUPTED:
+        message = (
+            f"interrupted after {last.step} of {steps} steps: this is the best model so far. "
+            "Check posterior(...).diagnostics() before trusting it"
+        )
+        message += f"; the same call goes on from {checkpoint}" if checkpoint is not None else ""
+    elif last.skipped > _MANY_SKIPPED * last.step:
+        message = (
+            f"{last.skipped} of {last.step} steps were skipped because their gradient was not finite. "
+            "Check posterior(...).diagnostics(); narrower ranges of lam, q and temperature may help"
+        )
+    else:
+        return
+    warnings.warn(message, ConvergenceWarning, stacklevel=3)

@@ -1,0 +1,221 @@
+"""The geometry of the tempered posterior at one condition, and the weights that correct it.
+
+    Ψ = S + λI + diag(ρ) = UUᵀ,   A = U⁻ᵀ,   AAᵀ = Ψ⁻¹                     n, S, λ divided by T
+    ρ_i = (S_ii + λ)(1/v_i − 1) e^{learned},   v_i = variance of exp(−½x² − κ|x|^q)
+    σ_i⁻² = A_ii⁻² − ρ_i,   k_j = n + 2 + (d − 1 − j)(1 − pinned)            degrees of freedom of ℓ_j
+
+Corrections are linear in an embedding of the condition, couplings between entries linear in its basis.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from paramax import Parameterize
+
+from ggmflow.flow.transport import Network
+
+NUM_CORRECTIONS = 5  # log σ, δ, log κ; log scale and shift of the noise
+_MAX_EXCESS = 100.0  # a larger ridge changes nothing but loses precision in float32
+
+# The last axis of every array below is the draws; its length is 1 where all draws share one condition.
+PerDraw = Float[Array, "... b"]
+
+
+class Learned(eqx.Module):
+    """The trained weights; all corrections start at zero.
+
+    E is the length of the embedding of a condition. R is the length of its basis: 4 (a one and the scaled condition),
+    1 (the one alone) or 0. With a range of temperatures both are doubled, for warm and for cold conditions.
+    """
+
+    embed_1: Float[Array, "hidden 3"]
+    bias_1: Float[Array, " hidden"]
+    embed_2: Float[Array, "E-3 hidden"]
+    bias_2: Float[Array, " E-3"]
+    correction: Float[Array, "5 d s E"]
+    correction_0: Float[Array, "5 d s"]
+    ridge: Float[Array, "d E"]
+    ridge_0: Float[Array, " d"]
+    # Couplings of row i ≥ j of column j to the fill-in of row k > j, and to the drawn entry j < k < i.
+    from_fill: Float[Array, "s d R d"]
+    from_above: Float[Array, "s d R d"]
+
+
+class Geometry(NamedTuple):
+    """Data, condition and corrections as the maps of the columns use them; n, S and λ are tempered."""
+
+    lam: PerDraw
+    q: PerDraw
+    n: PerDraw
+    scatter: PerDraw  # (d, d, b)
+    A: PerDraw  # (d, d, b), lower triangular, AAᵀ = Ψ⁻¹
+    U: PerDraw  # (d, d, b), upper triangular, U = A⁻ᵀ
+    scale: PerDraw  # (d, b), σ_i: A_ii without the ridge on row i itself
+    pinned: PerDraw  # (b,), share of entries at the cusp
+    correction: PerDraw  # (5, d, s, b)
+    basis: PerDraw  # (R, b)
+
+
+class Columns(Protocol):
+    """Data and weights of `StructuredColumns`, for the modules that it is made of."""
+
+    learned: Learned
+    scatter: Float[Array, "d d"]
+    n_samples: Float[Array, ""]
+    center: Float[Array, " 3"]
+    half_range: Float[Array, " 3"]
+    network: Network
+    n_query: int
+
+
+def initial_weights(
+    key: PRNGKeyArray, d: int, s: int, *, embedding: int, hidden: int, many_temperatures: bool
+) -> Learned:
+    """Weights before training, with couplings masked to the entries drawn earlier.
+
+    Parameters
+    ----------
+    key
+        For the embedding of conditions.
+    d, s
+        Numbers of variables and of columns.
+    embedding, hidden
+        Length of the embedding at one temperature, and of the hidden layer before it.
+    many_temperatures
+        Whether there is a range of temperatures.
+    """
+    key_1, key_2 = jax.random.split(key)
+    copies = 2 if many_temperatures else 1
+    E, R = copies * embedding, copies * couplings_per_pair(d, s)
+    return Learned(
+        embed_1=jax.random.normal(key_1, (hidden, 3)) / 2**0.5,
+        bias_1=jnp.zeros(hidden),
+        embed_2=jax.random.normal(key_2, (embedding - 3, hidden)) / hidden**0.5,
+        bias_2=jnp.zeros(embedding - 3),
+        correction=jnp.zeros((NUM_CORRECTIONS, d, s, E)),
+        correction_0=jnp.zeros((NUM_CORRECTIONS, d, s)),
+        ridge=jnp.zeros((d, E)),
+        ridge_0=jnp.zeros(d),
+        from_fill=_masked(_mask_fill, jnp.zeros((s, d, R, d))),
+        from_above=_masked(_mask_above, jnp.zeros((s, d, R, d))),
+    )
+
+
+def couplings_per_pair(d: int, s: int) -> int:
+    """Number of weights that couple one entry of Ω to another at one temperature: 4, 1 or 0.
+
+    Four let a coupling follow the condition. With many entries one weight serves all conditions. With very many
+    couplings are omitted: they would need more memory than all other arrays, and in a blanket they add more noise than
+    they remove.
+    """
+    return 4 if s * d * d <= 40_000 else 1 if 2 * s >= d and d <= 160 else 0
+
+
+def geometry_at(columns: Columns, condition: Float[Array, " 3"]) -> Geometry:
+    """The geometry at one condition, without the axis of draws.
+
+    Parameters
+    ----------
+    columns
+        An unwrapped `StructuredColumns`.
+    condition
+        [log λ, q, log T].
+    """
+    learned, d = columns.learned, len(columns.scatter)
+    T = jnp.exp(condition[2])
+    lam, q, n, S = jnp.exp(condition[0]) / T, condition[1], columns.n_samples / T, columns.scatter / T
+    embedding, basis = _embed(columns, condition)
+    # ρ starts where it matches the variance of exp(−½x² − κx^q), so that Ψ is right for a typical shrunken entry.
+    diagonal = jnp.diagonal(S) + lam
+    variance, pinned = shrunken(diagonal, lam, q, n + 2, d)
+    excess = jnp.clip(1 / variance - 1, 1e-3, _MAX_EXCESS)
+    ridge = diagonal * excess * jnp.exp(learned.ridge @ embedding + learned.ridge_0)
+    # Ψ = UUᵀ with U upper triangular is the Cholesky factorization with both axes reversed.
+    lower = jnp.linalg.cholesky((S + jnp.diag(lam + ridge))[::-1, ::-1])
+    inverse = jax.scipy.linalg.solve_triangular(lower, jnp.eye(d, dtype=S.dtype), lower=True)
+    U = lower[::-1, ::-1]
+    # U_ii² − ρ_i, without the difference of large numbers
+    own = jnp.maximum(diagonal - jnp.sum(jnp.triu(U, 1) ** 2, axis=1), 1e-5 * diagonal)
+    return Geometry(
+        lam=lam,
+        q=q,
+        n=n,
+        scatter=S,
+        A=inverse[::-1, ::-1].T,
+        U=U,
+        scale=jax.lax.rsqrt(own),
+        pinned=pinned,
+        correction=learned.correction @ embedding + learned.correction_0,
+        basis=basis,
+    )
+
+
+def _embed(columns: Columns, condition: Float[Array, " 3"]) -> tuple[Float[Array, " E"], Float[Array, " R"]]:
+    """The embedding of a condition, and the basis of the couplings."""
+    learned = columns.learned
+    scaled = (condition - columns.center) / columns.half_range
+    hidden = jnp.tanh(learned.embed_1 @ scaled + learned.bias_1)
+    embedding = jnp.concatenate([jnp.tanh(learned.embed_2 @ hidden + learned.bias_2), scaled])
+    basis = jnp.concatenate([jnp.ones(1, scaled.dtype), scaled])
+    many_temperatures = learned.ridge.shape[1] > len(embedding)
+    basis = basis[: learned.from_fill.shape[2] // (2 if many_temperatures else 1)]
+    if many_temperatures:
+        # Separate weights for warm and cold, so that the many cold conditions do not change the corrections at T = 1.
+        warm = jnp.exp(condition[2] - columns.center[2] - columns.half_range[2])
+        embedding, basis = (jnp.concatenate([warm * part, (1 - warm) * part]) for part in (embedding, basis))
+    return embedding, basis
+
+
+def shrunken(
+    diagonal: Float[Array, " d"], lam: Float[Array, ""], q: Float[Array, ""], n: Float[Array, ""], d: int
+) -> tuple[Float[Array, " d"], Float[Array, ""]]:
+    """Variance of a typical entry under the penalty, exp(−½x² − κ|x|^q), and the pinned share of entries.
+
+    The share is −d log Z/d log ℓ = κq E|x|^q: 0 without a penalty, 1 if the width of the entry is that of the spike.
+    Every pinned entry takes a degree of freedom from ℓ_j, which sets κ, so both are found together, by iteration.
+    """
+    t = jnp.linspace(-30.0, 1.6, 96, dtype=diagonal.dtype)
+
+    def moments(pinned):
+        ell = jnp.sqrt((n + 0.5 * (d - 1) * (1 - pinned)) * jnp.mean(1 / diagonal))
+        log_kappa = jnp.log(lam) + q * (jnp.log(ell) - 0.5 * jnp.log(diagonal))
+        penalty = jnp.exp(log_kappa[:, None] + q * t)
+        weight = jax.nn.softmax(t - 0.5 * jnp.exp(2 * t) - penalty, axis=-1)
+        return weight @ jnp.exp(2 * t), jnp.clip(q * jnp.mean(jnp.sum(weight * penalty, axis=-1)), 0.0, 1.0)
+
+    _, pinned = moments(jnp.zeros_like(lam))
+    _, pinned = moments(pinned)
+    return moments(pinned)
+
+
+def chi_degrees(geometry: Geometry, d: int, j: ArrayLike) -> PerDraw:
+    """k_j, the degrees of freedom of ℓ_j: ν − j, less one for every entry below it that is pinned to its cusp."""
+    return geometry.n + 2 + (d - 1 - j) * (1 - geometry.pinned)
+
+
+def _masked(mask: Callable[[Array], Array], weights: Array) -> Any:
+    return Parameterize(mask, weights)
+
+
+def _mask_fill(weights: Float[Array, "s d R d"]) -> Float[Array, "s d R d"]:
+    if not weights.size:  # the mask alone would be large
+        return weights
+    j, i, k = _positions(weights)
+    return jnp.where((i >= j) & (k > j), weights, 0.0)
+
+
+def _mask_above(weights: Float[Array, "s d R d"]) -> Float[Array, "s d R d"]:
+    if not weights.size:
+        return weights
+    j, i, k = _positions(weights)
+    return jnp.where((i > k) & (k > j), weights, 0.0)
+
+
+def _positions(weights: Float[Array, "s d R d"]):
+    s, d = weights.shape[:2]
+    return np.arange(s)[:, None, None, None], np.arange(d)[:, None, None], np.arange(d)
