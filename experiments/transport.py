@@ -37,10 +37,8 @@ from ggmflow.flow.transport import (
     NUM_PARAMETERS,
     NUM_POWERS,
     Network,
-    apply_shape,
-    into_trained_range,
+    general_transport,
     load_network,
-    network_shape,
 )
 from ggmflow.model.target import absolute_power
 
@@ -143,7 +141,7 @@ def initial_network(key: PRNGKeyArray) -> Network:
 def apply_all(network: Network, z: Float[Array, "c m"], conditions: Conditions) -> tuple[Array, Array]:
     """`transport` of m values of noise for each of c conditions; the network runs once per condition."""
     delta, log_kappa, q = (value[:, None] for value in conditions)
-    return apply_shape(z, network_shape(network, into_trained_range(delta, log_kappa, q), q))
+    return general_transport(network, z, delta, log_kappa, q)
 
 
 def log_ratio(z: Array, x: Array, log_dx: Array, conditions: Conditions) -> Float[Array, "c m"]:

@@ -26,16 +26,16 @@ def fitted(registered):
 
 
 def test_it_learns(fitted):
-    """The ELBO rises from −29.7 after the first chunk to −26.1; the structured flow, nearly exact, reaches −26.0."""
+    """The ELBO rises from −25.7 after the first chunk to −23.5, close to that of the structured flow, almost exact."""
     elbo = fitted.history_["elbo"]
     assert isinstance(fitted.flow_, AffineFlow) and fitted.flow_.architecture == "affine"
-    assert elbo.iloc[-1] > elbo.iloc[0] + 1
+    assert elbo.iloc[-1] > elbo.iloc[0] + 2
     assert fitted.status_ == "finished" and fitted.history_["skipped"].iloc[-1] == 0
     near_exact = gf.GraphicalFlow(steps=100, **OPTIONS).fit(TABLE[["a", "b"]]).history_["elbo"].iloc[-1]
     assert near_exact - 0.5 < elbo.iloc[-1] < near_exact + 0.01
 
 
-def test_its_posterior_has_positive_definite_draws_that_agree_with_the_structured_flow(fitted):
+def test_its_posterior_has_positive_definite_draws_and_reliable_weights(fitted):
     post = fitted.posterior(2.0, 1.0)
     draws = post.sample(500, random_state=1)
     assert draws.shape == (500, 2, 2) and np.linalg.eigvalsh(draws).min() > 0

@@ -109,7 +109,7 @@ def warn_about_training(trained: Trained, steps: int, checkpoint: str | Path | N
             f"interrupted after {last.step} of {steps} steps: this is the best model so far. "
             "Check posterior(...).diagnostics() before trusting it"
         )
-        message += f"; the same call goes on from {checkpoint}" if checkpoint is not None else ""
+        message += f"; the same call resumes from {checkpoint}" if checkpoint is not None else ""
     elif last.skipped > _MANY_SKIPPED * last.step:
         message = (
             f"{last.skipped} of {last.step} steps were skipped because their gradient was not finite. "

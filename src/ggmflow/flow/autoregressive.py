@@ -2,9 +2,9 @@
 
     y_i = φ(z_i; θ_i(z_{<i}, c)) − s₀,        log det = Σ_i log φ′(z_i)
 
-θ comes from a residual network whose weights are masked (MADE): a hidden unit of degree m sees z_0 … z_{m−1}, and θ_i
-sees units of degree at most i. The constant s₀ makes the map near the identity at the start. The transform is one
-pass of the network; the inverse finds one entry after the other.
+θ comes from a residual network whose weights are masked (MADE): a hidden unit of degree m depends on z_0 … z_{m−1}, and
+θ_i on units of degree at most i. With the constant s₀ the initial map is near the identity. The transform is one pass
+of the network; the inverse finds one entry after the other.
 """
 
 import equinox as eqx
@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from ggmflow.flow.sum_of_sigmoids import inverse_sum_of_sigmoids, near_identity, sum_of_sigmoids
 
-INITIAL_S = 3.0  # at the start sigmoids shape the map on [−3, 3], where nearly all the noise is
+INITIAL_S = 3.0  # initially sigmoids shape the map on [−3, 3], which holds nearly all the noise
 
 
 class _Block(eqx.Module):
@@ -43,7 +43,7 @@ class AutoregressiveSumOfSigmoids(AbstractBijection):
     size
         D, the number of entries.
     cond_size
-        Length of the condition vector, which every unit of the network sees.
+        Length of the condition vector, an input of every unit of the network.
     num_blocks, width
         Residual blocks of the network and units in each layer.
     num_sigmoids
@@ -81,7 +81,7 @@ class AutoregressiveSumOfSigmoids(AbstractBijection):
             )
             for i in range(num_blocks)
         )
-        # Small, not zero: the map starts near the identity and yet every weight has a gradient.
+        # Small but not zero: the map starts near the identity, and every weight has a gradient.
         self.head = 0.01 / np.sqrt(width).item() * head
         self.head_condition = 0.01 * by_condition * head_condition
         self.head_bias = jnp.tile(start, (size, 1))
@@ -96,15 +96,15 @@ class AutoregressiveSumOfSigmoids(AbstractBijection):
             h = block(h, condition, degrees[:, None] >= degrees)
         return jax.nn.silu(h)
 
-    def _seen(self) -> Bool[np.ndarray, "D width"]:
-        """Which hidden units the parameters of each entry see."""
+    def _visible(self) -> Bool[np.ndarray, "D width"]:
+        """Mask of the hidden units on which the parameters of each entry depend."""
         size, width = self.inner.shape[::-1]
         return np.arange(size)[:, None] >= _degrees(size, width)
 
     def transform_and_log_det(self, x: Array, condition: Array) -> tuple[Array, Array]:
         """All entries at once."""
-        head = jnp.where(self._seen()[:, None, :], self.head, 0.0)
-        # The condition also enters here: entry 0 sees nothing else, and few hidden units have degree 0.
+        head = jnp.where(self._visible()[:, None, :], self.head, 0.0)
+        # The condition is an input here too: entry 0 has no other, and few hidden units have degree 0.
         raw = head @ self._hidden(x, condition) + self.head_condition @ condition + self.head_bias
         y, log_derivative = sum_of_sigmoids(x, raw)
         return y - INITIAL_S, jnp.sum(log_derivative)
@@ -114,23 +114,23 @@ class AutoregressiveSumOfSigmoids(AbstractBijection):
         offset = self.head_condition @ condition + self.head_bias
 
         def invert_entry(x, entry):
-            i, y_i, head, seen, offset = entry
-            raw = head @ jnp.where(seen, self._hidden(x, condition), 0.0) + offset
+            i, y_i, head, visible, offset = entry
+            raw = head @ jnp.where(visible, self._hidden(x, condition), 0.0) + offset
             x_i, log_derivative = inverse_sum_of_sigmoids(y_i + INITIAL_S, raw)
             return x.at[i].set(x_i), log_derivative
 
-        entries = (jnp.arange(len(y)), y, self.head, jnp.asarray(self._seen()), offset)
+        entries = (jnp.arange(len(y)), y, self.head, jnp.asarray(self._visible()), offset)
         x, log_derivative = jax.lax.scan(invert_entry, jnp.zeros_like(y), entries)
         return x, jnp.sum(log_derivative)
 
 
 def _degrees(size: int, width: int) -> Int[np.ndarray, " width"]:
-    """Degrees 0 … D−1 spread evenly over the hidden units; unit of degree m sees the first m entries."""
+    """Degrees 0 … D−1 spread evenly over the hidden units; a unit of degree m depends on the first m entries."""
     return np.arange(width) * size // width
 
 
 def _fan_in(mask: Bool[np.ndarray, "out in"]) -> Float[Array, "out 1"]:
-    """One over the root of the number of inputs that a unit really sees."""
+    """One over the root of the number of unmasked inputs of a unit."""
     return jnp.asarray(1 / np.sqrt(np.maximum(mask.sum(1, keepdims=True), 1)), float)
 
 

@@ -1,10 +1,10 @@
 """From free entries of a Cholesky factor to free entries of the precision matrix.
 
     Ω = LLᵀ,  first s columns:        |dΩ/dL| = 2^s ∏_{j<s} ℓ_j^{d−j}
-    Ω₁₁ = L₁₁L₁₁ᵀ,  Ω₂₁ as it is:     |dΩ/dL| = 2^s ∏_{j<s} ℓ_j^{s−j}
+    Ω₁₁ = L₁₁L₁₁ᵀ,  Ω₂₁ unchanged:    |dΩ/dL| = 2^s ∏_{j<s} ℓ_j^{s−j}
 
-Every map acts on the D = Σ_{j<s}(d−j) entries in the column order of `target.entry_indices`; filling the triangle is
-that order and needs no map. Transforms are products only; factorizations appear in the inverses.
+Every map acts on the D = Σ_{j<s}(d−j) entries in the column order of `target.entry_indices`.
+Transforms are products only; factorizations appear in the inverses.
 """
 
 from typing import ClassVar
@@ -20,7 +20,7 @@ from ggmflow.model.target import cholesky_columns, entry_indices, log_volume, to
 
 
 def diagonal_positions(n_features: int, n_query: int) -> Int[np.ndarray, " s"]:
-    """Where in the vector of free entries the s diagonal ones stand."""
+    """Positions of the s diagonal entries in the vector of free entries."""
     row, col = entry_indices(n_features, n_query)
     # 32 bits: JAX 0.10 cannot use one 64-bit index array under both precisions.
     return np.flatnonzero(row == col).astype(np.int32)

@@ -2,8 +2,8 @@
 
     x = f⁻¹(y; θ),        dx = (dy − ∂f/∂θ dθ) / f′(x).
 
-The root is found without derivatives being recorded: bisection in a known bracket, then a Newton polish. The second
-equation, the implicit function theorem, then supplies derivatives of any order, forward or reverse.
+The root is found by bisection in a known bracket and a few Newton steps, without recording derivatives. The second
+equation, the implicit function theorem, gives derivatives of any order, forward or reverse.
 """
 
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def invert_increasing(
 
     def polish(_, x):
         value, log_derivative = function(x)
-        # Where f is flat, rounding in f(x) − y is amplified without bound: the bracket is then the better answer.
+        # Where f is flat, rounding in f(x) − y is amplified without bound: stay in the bracket.
         return jnp.clip(x + (y - value) * jnp.exp(-log_derivative), lower, upper)
 
     root = jax.lax.fori_loop(0, num_newton, polish, lower + 0.5 * (upper - lower))
@@ -67,7 +67,7 @@ def invert_increasing(
 
 
 def implicit_root(function: Increasing, y: Float[Array, "..."], root: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Return a known solution of f(x) = y as a differentiable function of y and of what f closes over.
+    """Make a known solution of f(x) = y differentiable in y and in the variables that f closes over.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def implicit_root(function: Increasing, y: Float[Array, "..."], root: Float[Arra
     y
         The values inverted.
     root
-        f⁻¹(y), however it was found; its own derivatives are ignored.
+        f⁻¹(y); its own derivatives are ignored.
     """
 
     def residual(x):

@@ -2,7 +2,8 @@
 
     y = v (ε + v²)^m,        dy/dv = (ε + v²)^{m−1} (ε + (1 + 2m) v²),        ε > 0, m ≥ 0
 
-It turns the smooth density of v into one with a peak at y = 0, as sharp as ε is small, and tails stretched by 1 + 2m.
+It maps a smooth density of v to one with a peak at y = 0, which is sharper for smaller ε, and raises the tails to
+the power 1 + 2m.
 """
 
 from typing import ClassVar
@@ -48,8 +49,8 @@ def inverse_signed_power(
     """v and log dv/dy, elementwise; numerical, with exact derivatives.
 
     In u = log|v| the equation reads u + m log(ε + e^{2u}) = log|y|, increasing and convex with slopes in
-    [1, 1 + 2m]. Both its asymptotes lie below it, so the smaller of their roots is on the right of the solution, from
-    where Newton's method descends to it without overshooting.
+    [1, 1 + 2m]. Both its asymptotes lie below it, so the smaller of their roots is right of the solution, and
+    Newton's method descends from there without overshooting.
     """
     y, m, log_eps = jnp.broadcast_arrays(y, m, log_eps)
     nonzero = y != 0
@@ -61,7 +62,7 @@ def inverse_signed_power(
 
     u = jax.lax.fori_loop(0, num_newton, step, jnp.minimum(log_y - m * log_eps, log_y / (1 + 2 * m)))
     v = jnp.where(nonzero, jnp.sign(y) * jnp.exp(u), 0.0)
-    # Once more in v itself: rounding of u, not small when u is large, is relative error of v.
+    # One more step in v itself: rounding of a large u is a relative error of v.
     value, log_derivative = signed_power(v, m, log_eps)
     v = v + (y - value) * jnp.exp(-log_derivative)
     v = implicit_root(lambda v: signed_power(v, m, log_eps), y, v)

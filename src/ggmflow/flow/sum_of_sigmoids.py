@@ -1,4 +1,4 @@
-"""Sum of sigmoids: an increasing map of the line, flexible in the middle and the identity plus a constant far out.
+"""Sum of sigmoids: an increasing map of the line, flexible in the middle, with tails of slope one.
 
     φ(z) = a Σ_k v_k σ(w_k z + b_k) + softplus(z − s) − softplus(−z − s),      v on the simplex, w, a, s > 0
     φ′(z) = a Σ_k v_k w_k σ(u_k) σ(−u_k) + σ(z − s) + σ(−z − s),               u_k = w_k z + b_k
@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from ggmflow.flow.monotone import invert_increasing
 
-# Keeps log w and log a finite, with finite gradients, however far below zero a network puts the raw parameter.
+# Keeps log w and log a and their gradients finite, however negative the raw parameter of the network is.
 FLOOR = 1e-3
 
 
@@ -71,7 +71,7 @@ def inverse_sum_of_sigmoids(
 ) -> tuple[Float[Array, "*batch"], Float[Array, "*batch"]]:
     """z = φ⁻¹(y) and log dz/dy = −log φ′(z), elementwise; numerical, with exact derivatives.
 
-    Where φ is flat (a region that neither sigmoids nor tails cover), z is as uncertain as rounding in y makes it.
+    Where φ is flat (between sigmoids and tails), rounding errors of y are amplified in z.
     """
     _, _, _, a, s = _parameters(raw)
     # The softplus terms differ from z by at most s, the sigmoids add between 0 and a.

@@ -7,9 +7,9 @@
 
 A sum of sigmoids carries noise to spike and slab, a product of signed powers sharpens the spike at the cusp. A small
 network of (δ, log κ, q), trained once by `python -m experiments.transport` and shipped, gives their parameters. By
-construction τ(−z; −δ) = −τ(z; δ). Outside the range it was trained on, spike and slab do not meet any more: where the
-slab wins, τ is a Gaussian shift, x = x* + ς z with the slab's mode and width; where the spike wins, x² does not matter
-in it and τ(z; δ, log κ) = τ(z; δ/c, log κ − q log c)/c, with c such that both are in the range.
+construction τ(−z; −δ) = −τ(z; δ). Outside the trained range one of spike and slab dominates. If it is the slab, τ is a
+Gaussian shift, x = x* + ς z with the slab's mode and width. If it is the spike, x² is negligible there, and
+τ(z; δ, log κ) = τ(z; δ/c, log κ − q log c)/c, with c such that both arguments are in the range.
 Parameters lie on the first axis, so that every operation runs along contiguous entries.
 """
 
@@ -59,12 +59,12 @@ def load_network() -> Network:
 
 
 class Shape(NamedTuple):
-    """Everything about τ that does not depend on z."""
+    """Parameters of τ, which do not depend on z."""
 
     raw: PerParameter
-    slab: Entries  # x*, about where the slab's mode is
+    slab: Entries  # x*, approximate mode of the slab
     log_spike: Entries  # log of the width of the spike
-    odd: Entries  # δ/√(1+δ²): what is multiplied by it changes sign with δ
+    odd: Entries  # δ/√(1+δ²), the factor of terms that change sign with δ
     inside: Entries  # 1 in the trained range, 0 far outside
     shift: Entries  # x*/ς, outside
     log_outside: Entries  # log of the factor outside: ς/c
@@ -83,10 +83,17 @@ def transport(network: Network, z: Entries, delta: Entries, log_kappa: Entries, 
         Centre of the Gaussian in its standard deviations, log of the penalty κ, exponent. All broadcast together.
     """
     z, delta, log_kappa, q = jnp.broadcast_arrays(z, delta, log_kappa, q)
-    # Most often all are in the range, and nothing needs to be done to get there.
+    # Usually all arguments are in the trained range, and need not be mapped into it.
     is_inside = (jnp.abs(delta) < DELTA_RANGE - 1) & (log_kappa > LOG_KAPPA_RANGE[0]) & (log_kappa < LOG_KAPPA_RANGE[1])
-    inner = jax.lax.cond(jnp.all(is_inside), _keep, into_trained_range, delta, log_kappa, q)
-    return apply_shape(z, network_shape(network, inner, q))
+    inner = jax.lax.cond(jnp.all(is_inside), _stay_in_range, _map_into_range, delta, log_kappa, q)
+    return _apply(z, _shape(network, inner, q))
+
+
+def general_transport(
+    network: Network, z: Entries, delta: Entries, log_kappa: Entries, q: Entries
+) -> tuple[Entries, Entries]:
+    """`transport` without its shortcut for arguments in the trained range; the network runs once for each δ."""
+    return _apply(z, _shape(network, _map_into_range(delta, log_kappa, q), q))
 
 
 class Partials(NamedTuple):
@@ -115,12 +122,12 @@ def _partials(network: Network, z: Entries, delta: Entries, log_kappa: Entries, 
     one, zero = jnp.ones_like(z), jnp.zeros_like(z)
 
     def function(z, delta, log_kappa):
-        return apply_shape(z, network_shape(network, into_trained_range(delta, log_kappa, q), q))
+        return general_transport(network, z, delta, log_kappa, q)
 
     (x, log_dx), of_delta = jax.jvp(function, (z, delta, log_kappa), (zero, one, zero))
     _, of_kappa = jax.jvp(function, (z, delta, log_kappa), (zero, zero, one))
-    shape = network_shape(network, into_trained_range(delta, log_kappa, q), q)
-    _, of_z = jax.jvp(lambda z: apply_shape(z, shape), (z,), (one,))
+    shape = _shape(network, _map_into_range(delta, log_kappa, q), q)
+    _, of_z = jax.jvp(lambda z: _apply(z, shape), (z,), (one,))
     x_of, log_dx_of = zip(of_z, of_delta, of_kappa, strict=True)
     return Partials(x, log_dx, x_of, log_dx_of)
 
@@ -130,7 +137,7 @@ def inverse_transport(
 ) -> tuple[Entries, Entries]:
     """z = τ⁻¹(x) and log dz/dx, elementwise; numerical, with exact derivatives."""
     x, delta, log_kappa, q = jnp.broadcast_arrays(x, delta, log_kappa, q)
-    shape = network_shape(network, into_trained_range(delta, log_kappa, q), q)
+    shape = _shape(network, _map_into_range(delta, log_kappa, q), q)
     # First undo the powers for v (in log|v|, where they are nearly straight), then the sum of sigmoids for z.
     scale, powers, log_eps = _power_parameters(shape)
     nonzero = x != 0
@@ -148,7 +155,7 @@ def inverse_transport(
     location, amplitude, flat = _sum_parameters(shape)
     middle = v - location
     z = invert_increasing(lambda z: _sum(z, shape), v, middle - flat - amplitude, middle + flat + amplitude)
-    return z, -apply_shape(z, shape)[1]
+    return z, -_apply(z, shape)[1]
 
 
 class Transport(AbstractBijection):
@@ -173,7 +180,7 @@ class Transport(AbstractBijection):
 
 
 class Slab(NamedTuple):
-    """The mode away from zero, where there is one: anything where there is not."""
+    """The mode away from zero; arbitrary numbers where there is none."""
 
     mode: Entries
     log_width: Entries
@@ -192,7 +199,7 @@ def _slab(delta: Entries, log_kappa: Entries, q: Entries) -> Slab:
         return jnp.clip(u - excess / jnp.maximum(1 + (q - 2) * share, 0.1), -30.0, log_far)
 
     u = jax.lax.stop_gradient(improve(improve(improve(jnp.maximum(u, -30.0)))))
-    u = improve(u)  # at the root, one step has the derivatives of the root
+    u = improve(u)  # at the root, one Newton step has the derivatives of the root
     log_width = -0.5 * jnp.log(jnp.maximum(1 + (q - 1) * jnp.exp(log_pull + (q - 2) * u), 0.1))
     x, log_spike = jnp.exp(u), -softplus(log_pull / q)
     height = jnp.exp(log_far) * x - 0.5 * x * x - jnp.exp(log_kappa + q * u)
@@ -201,7 +208,7 @@ def _slab(delta: Entries, log_kappa: Entries, q: Entries) -> Slab:
 
 
 class Inner(NamedTuple):
-    """δ and log κ in the trained range, how far they are in it, and what acts outside."""
+    """δ and log κ mapped into the trained range, and the parameters that act outside it."""
 
     delta: Entries
     log_kappa: Entries
@@ -210,10 +217,10 @@ class Inner(NamedTuple):
     log_outside: Entries  # log ς/c
 
 
-def into_trained_range(delta: Entries, log_kappa: Entries, q: Entries) -> Inner:
-    """Map (δ, log κ) into the trained range: the spike by rescaling, the slab by its own mode and width."""
+def _map_into_range(delta: Entries, log_kappa: Entries, q: Entries) -> Inner:
+    """Rescale where the spike dominates, use the slab's mode and width where it does; in the range nothing changes."""
     slab = _slab(delta, log_kappa, q)
-    # c of the file's head, 1 where the slab wins.
+    # c of the module's docstring, 1 where the slab dominates.
     log_c = jnp.maximum(0.5 * jnp.log1p(delta * delta) - math.log(DELTA_RANGE), (log_kappa - LOG_KAPPA_RANGE[1]) / q)
     log_c = jnp.clip(log_c, 0.0, 40.0) * sigmoid(-slab.log_odds)
     delta, log_kappa = delta * jnp.exp(-log_c), log_kappa - q * log_c
@@ -223,12 +230,12 @@ def into_trained_range(delta: Entries, log_kappa: Entries, q: Entries) -> Inner:
     return Inner(delta, jnp.minimum(log_kappa, LOG_KAPPA_RANGE[1] + 2), inside, shift, log_outside)
 
 
-def _keep(delta: Entries, log_kappa: Entries, q: Entries) -> Inner:
+def _stay_in_range(delta: Entries, log_kappa: Entries, q: Entries) -> Inner:
     return Inner(delta, log_kappa, jnp.ones_like(delta), jnp.zeros_like(delta), jnp.zeros_like(delta))
 
 
-def network_shape(network: Network, inner: Inner, q: Entries) -> Shape:
-    """Parameters of τ: the network, applied to features that locate spike and slab and compare their masses."""
+def _shape(network: Network, inner: Inner, q: Entries) -> Shape:
+    """Parameters from the network, whose features describe the positions and weights of spike and slab."""
     delta, log_kappa, inside, shift, log_outside = inner
     kappa, square = jnp.exp(log_kappa), delta * delta
     # The slab's mode solves x = δ − κq|x|^{q−1}: two steps of a smooth soft threshold, x* ∈ (0, δ).
@@ -259,8 +266,7 @@ def network_shape(network: Network, inner: Inner, q: Entries) -> Shape:
     return Shape(raw, slab, log_spike, delta * jax.lax.rsqrt(1 + square), inside, shift, log_outside)
 
 
-def apply_shape(z: Entries, shape: Shape) -> tuple[Entries, Entries]:
-    """τ(z) and log dτ/dz for given parameters."""
+def _apply(z: Entries, shape: Shape) -> tuple[Entries, Entries]:
     v, log_dv = _sum(z, shape)
     scale, powers, log_eps = _power_parameters(shape)
     square = v * v

@@ -111,7 +111,9 @@ def write_checkpoint(path: Path, identity: dict[str, Any], progress: Progress) -
     try:
         archive.write(path, {"kind": "checkpoint", "identity": identity, "seconds": progress.seconds}, arrays)
     except OSError as error:
-        message = f"the checkpoint {path} could not be written ({error.strerror or error}); training goes on without it"
+        message = (
+            f"the checkpoint {path} could not be written ({error.strerror or error}); training continues without it"
+        )
         warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 

@@ -1,4 +1,4 @@
-"""What training reports after each compiled chunk."""
+"""Reports of training, one after each compiled chunk."""
 
 from typing import NamedTuple
 

@@ -17,7 +17,7 @@ def learning_rate(initial: float, step: Int[Array, ""], steps: Float[Array, ""])
     """η_i of step i of N.
 
     `optax.cosine_decay_schedule` is the same but for rounding. It needs N as a constant, so that every length of
-    training would be compiled anew. Given i/N it rounds differently, and because the first steps of Adam amplify
+    training would be compiled separately. Given i/N it rounds differently, and because the first steps of Adam amplify
     rounding, fits would not reproduce those of earlier versions.
     """
     return initial * (0.01 + 0.495 * (1 + jnp.cos(jnp.pi * step.astype(jnp.float32) / steps)))
