@@ -1,8 +1,8 @@
-"""Make the pictures of README and docs: the demo's figures in one image, and screenshots of explorer and report.
+"""Make the pictures of README and docs again: the demo's figures in one, the explorer and a report in a browser.
 
     python -m experiments.pictures            write docs/assets/{demo,explorer,report}.png
 
-Needs Playwright and Chromium. The data are simulated; the names of their columns are those of genes.
+Needs Playwright and Chromium. Explorer and report show scikit-learn's diabetes table; the demo simulates its data.
 """
 
 import subprocess
@@ -10,17 +10,14 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 import pandas as pd
 from PIL import Image
-from playwright.sync_api import sync_playwright
-
-from ggmflow.data import simulate
+from playwright.sync_api import Page, sync_playwright
+from sklearn.datasets import load_diabetes
 
 ASSETS = Path(__file__).parents[1] / "docs" / "assets"
-NAMES = "TP53 BRCA1 EGFR MYC KRAS PTEN RB1 CDK4 MDM2 AKT1 VEGFA STAT3 JUN FOS IL6".split()
-ROWS, SEED = 200, 3
-COLOURS = 128  # enough for the demo's figures, with a third of the bytes
+NAMES = "age BMI pressure cholesterol LDL HDL ratio triglycerides glucose progression".split()
+COLOURS = 128  # enough for flat drawings, and a third of the bytes
 SERVE = """
 import sys
 import ggmflow as gf
@@ -28,54 +25,68 @@ gf.explorer.serve(
     gf.load_run(sys.argv[1]),
     port=0,
     open_browser=False,
-    data_name=sys.argv[2],
+    data_name="diabetes.csv",
     on_ready=lambda address: print(address, flush=True),
 )
 """
 
 
 def main() -> None:
-    """Make all pictures."""
+    """Make all of them."""
     with TemporaryDirectory() as directory:
         folder = Path(directory)
         _ggmflow("demo", "-o", folder / "demo")
-        _stack([folder / "demo" / f"{name}.png" for name in ("intervals", "path", "network")])
-        X, _ = simulate.toy_problem(len(NAMES), ROWS, alpha=0.9, random_state=SEED)
-        pd.DataFrame(X, columns=np.array(NAMES)).to_csv(folder / "tumours.csv", index=False)
-        _ggmflow("fit", folder / "tumours.csv", "-o", folder / "run")
-        _ggmflow("report", folder / "run", "-o", folder / "report.html")
-        serve = [sys.executable, "-c", SERVE, folder / "run", "tumours.csv"]
-        server = subprocess.Popen(serve, stdout=subprocess.PIPE, text=True)
-        try:
-            with sync_playwright() as playwright:
-                browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-                page = browser.new_page(viewport={"width": 1400, "height": 900})
-                assert server.stdout is not None
-                page.goto(server.stdout.readline().strip())
-                page.wait_for_timeout(10_000)  # edges along λ are counted while nothing moves
-                page.screenshot(path=ASSETS / "explorer.png")
-                page.set_viewport_size({"width": 1100, "height": 1190})
-                page.goto((folder / "report.html").as_uri())
-                page.wait_for_timeout(1000)
-                page.screenshot(path=ASSETS / "report.png")
-        finally:
-            server.terminate()
+        draw_demo(folder / "demo")
+        diabetes().to_csv(folder / "diabetes.csv", index=False)
+        _ggmflow("fit", folder / "diabetes.csv", "-o", folder / "run")
+        draw_pages(folder / "run")
 
 
-def _ggmflow(*arguments: object) -> None:
-    """Run a command of ggmflow."""
-    subprocess.run([sys.executable, "-m", "ggmflow", *map(str, arguments)], check=True)
+def diabetes() -> pd.DataFrame:
+    """442 patients in the units of the study, without the column of two values, with readable names."""
+    frame: pd.DataFrame = load_diabetes(as_frame=True, scaled=False).frame.drop(columns="sex")  # pyright: ignore
+    return frame.set_axis(NAMES, axis=1)
 
 
-def _stack(paths: list[Path]) -> None:
-    """Write images below each other into demo.png."""
-    parts = [Image.open(path).convert("RGB") for path in paths]
+def draw_demo(folder: Path) -> None:
+    """The demo's figures, one below the other."""
+    parts = [Image.open(folder / f"{name}.png").convert("RGB") for name in ("intervals", "path", "network")]
     whole = Image.new("RGB", (max(part.width for part in parts), sum(part.height for part in parts)), "white")
     above = 0
     for part in parts:
         whole.paste(part, (0, above))
         above += part.height
     whole.quantize(COLOURS).save(ASSETS / "demo.png", optimize=True)
+
+
+def draw_pages(run: Path) -> None:
+    """Explorer and report of a run, as Chromium shows them."""
+    _ggmflow("report", run, "-o", run.parent / "report.html")
+    server = subprocess.Popen([sys.executable, "-c", SERVE, run], stdout=subprocess.PIPE, text=True)
+    try:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+            page = browser.new_page(viewport={"width": 1400, "height": 900})
+            assert server.stdout is not None
+            page.goto(server.stdout.readline().strip())
+            page.wait_for_timeout(20_000)  # edges along λ are counted while nothing moves
+            _shoot(page, "explorer")
+            page.set_viewport_size({"width": 1100, "height": 1190})
+            page.goto((run.parent / "report.html").as_uri())
+            page.wait_for_timeout(1000)
+            _shoot(page, "report")
+    finally:
+        server.terminate()
+
+
+def _ggmflow(*arguments: object) -> None:
+    subprocess.run([sys.executable, "-m", "ggmflow", *map(str, arguments)], check=True)
+
+
+def _shoot(page: Page, name: str) -> None:
+    path = ASSETS / f"{name}.png"
+    page.screenshot(path=path)
+    Image.open(path).convert("RGB").quantize(COLOURS).save(path, optimize=True)
 
 
 if __name__ == "__main__":

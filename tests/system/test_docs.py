@@ -34,7 +34,7 @@ def jax_as_readers_have_it():
 
 
 def blocks_of(page):
-    """(line of the file where the code begins, code) of each Python block."""
+    """The line of the file where the code begins, and the code, of each Python block."""
     text = page.read_text(encoding="utf-8")
     return [(text.count("\n", 0, match.start(1)) + 1, match[1]) for match in BLOCK.finditer(text)]
 
@@ -44,9 +44,9 @@ def name_of(page):
 
 
 def print_unmixed(*values, **options):
-    """Print, but no table of `Posterior.summary` in which numbers of ω_ij stand beside those of opposite sign."""
+    """Print, but fail for a table of `Posterior.summary` that mixes ω_ij with associations, whose sign is opposite."""
     for table in values:
-        # Such a table knows its rule; one of differences between groups does not mix, its numbers have one sign.
+        # A summary has a rule; a table of differences between groups holds associations only.
         if isinstance(table, pd.DataFrame) and "rule" in table.attrs and "difference" not in table:
             of_entry = {"mean", "median", "lower", "upper"} & set(table)
             assert not of_entry or not {"association", "p_positive"} & set(table), list(table)
@@ -70,21 +70,24 @@ def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
 
 
 def test_blocks_are_found():
-    """Else a change of fences would turn the tests above off unseen."""
-    expected = {"README.md", *(f"docs/{name}.md" for name in ("index", "data", "training", "posterior", "flow"))}
-    assert expected | {"docs/baselines.md"} <= {name_of(page) for page in PAGES if blocks_of(page)}
+    """Otherwise a change of fences would disable the test above unnoticed."""
+    expected = {
+        "README.md",
+        *(f"docs/{name}.md" for name in ("tutorial", "data", "training", "posterior", "baselines")),
+    }
+    assert expected <= {name_of(page) for page in PAGES if blocks_of(page)}
 
 
 def commands_of(page):
-    """Lines of the shell blocks, without comments."""
+    """Arguments of each line of the shell blocks, without comments."""
     lines = "".join(SHELL.findall(page.read_text(encoding="utf-8"))).splitlines()
-    return [words for words in (shlex.split(line, comments=True) for line in lines) if words]
+    return [arguments for arguments in (shlex.split(line, comments=True) for line in lines) if arguments]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)], ids=name_of)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_commands_of_a_page_run(page, tmp_path, monkeypatch):
-    """`ggmflow` for real, without training and without waiting for a browser; of others, that they exist."""
+    """Run `ggmflow` without training and without a browser; check that other commands exist."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(estimator, "train", no_training)
     served = []
@@ -92,7 +95,9 @@ def test_commands_of_a_page_run(page, tmp_path, monkeypatch):
     TABLE.to_csv("data.csv", index=False)
     TABLE.mask(np.eye(len(TABLE), TABLE.shape[1], dtype=bool)).to_csv("blood.csv", index=False)
     asked = {"explore": 0}
-    made = CliRunner().invoke(app, ["fit", "data.csv", "-o", "run", "--steps", "25"])  # pages may begin with a look
+    made = CliRunner().invoke(
+        app, ["fit", "data.csv", "-o", "run", "--steps", "25"]
+    )  # some pages begin with a finished run
     assert made.exit_code == 0, made.output
     for name, *rest in commands_of(page):
         if name == "ggmflow":
@@ -102,7 +107,8 @@ def test_commands_of_a_page_run(page, tmp_path, monkeypatch):
             assert result.exit_code == 0, (rest, result.output)
             asked[rest[0]] = asked.get(rest[0], 0) + 1
         elif name == "make":
-            assert re.search(rf"^{re.sub('-.*', '-%', rest[0])}:", (ROOT / "Makefile").read_text(), re.MULTILINE), rest
+            targets = "|".join((re.escape(rest[0]), re.sub("-.*", "-%", rest[0])))  # or a pattern, such as benchmark-%
+            assert re.search(rf"^({targets}):", (ROOT / "Makefile").read_text(), re.MULTILINE), rest
         elif name == "pip":
             extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
             assert rest[0] == "install" and re.fullmatch(r"\.\[(\w+)\]", rest[1])[1] in extras
@@ -113,7 +119,7 @@ def test_commands_of_a_page_run(page, tmp_path, monkeypatch):
 
 
 def test_no_text_installs_the_package_from_an_index():
-    """There it is not: pages and messages say how to install from a clone, or which other packages are needed."""
+    """It is not on an index: pages and messages say how to install from a clone, or which other packages are needed."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     sources = [path for place in ("src", "benchmarks", "experiments") for path in (ROOT / place).rglob("*.py")]
     paths = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "Makefile", *sources]
@@ -125,10 +131,10 @@ def test_no_text_installs_the_package_from_an_index():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_block_is_of_a_kind_that_is_run_or_shown(page):
-    """A fence of another kind would be code that nobody runs."""
+def test_every_block_is_of_a_known_kind(page):
+    """A block of another kind would be code that no test runs."""
     kinds = set(FENCE.findall(page.read_text(encoding="utf-8")))
-    assert kinds <= {"", "python", "sh", "text", "rooms"}, kinds
+    assert kinds <= {"", "python", "sh", "text", "packages"}, kinds
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -136,3 +142,34 @@ def test_fences_are_closed_and_pages_need_no_network(page):
     text = page.read_text(encoding="utf-8")
     assert text.count("\n```") % 2 == 0
     assert not re.search(r"<script|cdn\.|\$\$", text)
+
+
+def words_of(page):
+    """Number of words of a page, without the tables that scripts write between two comments."""
+    return len(re.sub(r"<!-- table.*?<!-- end", "", page.read_text(encoding="utf-8"), flags=re.DOTALL).split())
+
+
+def test_lengths():
+    """The README is short, and the pages together can be read in an afternoon."""
+    count = {name_of(page): words_of(page) for page in PAGES}
+    assert count["README.md"] <= 700
+    assert sum(count.values()) <= 22_000, count
+
+
+LINK = re.compile(r"\]\(([\w./-]*\.(?:md|png|svg|cff))?(?:#([\w-]+))?\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def anchors_of(page):
+    """Names of the sections of a page, as links write them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    plain = (re.sub(r"[^\w\s-]", "", heading.replace("`", "")).strip().lower() for heading in HEADING.findall(text))
+    return {re.sub(r"\s+", "-", heading) for heading in plain}
+
+
+@pytest.mark.parametrize("page", [*PAGES, *(ROOT / f"{name}.md" for name in ("CONTRIBUTING", "SECURITY"))], ids=name_of)
+def test_links_lead_somewhere(page):
+    for path, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), path
+        assert not anchor or anchor in anchors_of(target), (path, anchor)
