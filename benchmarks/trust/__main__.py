@@ -90,11 +90,12 @@ def _today() -> str:
 
 
 def as_markdown(lines: list[list[str]]) -> str:
-    """The table of the page in Markdown."""
+    """The table of the page in Markdown: the lines that something was promised of, and when they were measured."""
     rows = [["", "measured", "result", "must be", "holds"], ["---"] * 5]
-    for k, (item, *cells) in enumerate(lines):
-        rows.append(["" if k and lines[k - 1][0] == item else f"**{item}**", *cells])
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows)
+    shown = [line for line in lines if line[3] or line[1] == WHEN]
+    for k, (item, *cells) in enumerate(shown):
+        rows.append(["" if k and shown[k - 1][0] == item else f"**{item}**", *cells])
+    return "".join("|" + "|".join(cell.replace("|", "\\|") for cell in row) + "|\n" for row in rows)
 
 
 if __name__ == "__main__":

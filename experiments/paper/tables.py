@@ -45,7 +45,7 @@ def without_tables(page: str) -> str:
 def as_markdown(table: pd.DataFrame) -> str:
     """A table of text cells in Markdown; bars within cells are escaped."""
     lines = [list(table.columns), ["---"] * len(table.columns), *table.to_numpy().tolist()]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", r"\|") for cell in line) + " |" for line in lines)
+    return "\n".join("|" + "|".join(str(cell).replace("|", r"\|") for cell in line) + "|" for line in lines)
 
 
 def main() -> None:

@@ -50,7 +50,7 @@ def test_figures_of_the_page_exist(page):
 
 def test_tables_in_markdown():
     table = pd.DataFrame({"": ["|ω|"], "ours": ["1"]})
-    assert as_markdown(table).splitlines() == ["|  | ours |", "| --- | --- |", r"| \|ω\| | 1 |"]
+    assert as_markdown(table).splitlines() == ["||ours|", "|---|---|", r"|\|ω\||1|"]
     block = "a\n<!-- table: one -->\nold\n<!-- end -->\nb\n"
     written = with_tables(block, {"one": table})
     assert written == f"a\n<!-- table: one -->\n\n{as_markdown(table)}\n\n<!-- end -->\nb\n"

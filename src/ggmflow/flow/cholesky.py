@@ -7,7 +7,7 @@ Every map acts on the D = Σ_{j<s}(d−j) entries in the column order of `target
 Transforms are products only; factorizations appear in the inverses.
 """
 
-from typing import ClassVar
+from typing import ClassVar, final
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -31,8 +31,8 @@ def inverse_softplus(y: Float[Array, "..."]) -> Float[Array, "..."]:
     return y + jnp.log(-jnp.expm1(-y))
 
 
-class PositiveDiagonal(AbstractBijection):
-    """Softplus on the diagonal entries, identity on the others.
+class EntriesBijection(AbstractBijection):
+    """A bijection of the D free entries of the first s columns.
 
     Parameters
     ----------
@@ -48,6 +48,11 @@ class PositiveDiagonal(AbstractBijection):
     def __init__(self, n_features: int, n_query: int):
         self.n_features, self.n_query = n_features, n_query
         self.shape = _entries_shape(n_features, n_query)
+
+
+@final
+class PositiveDiagonal(EntriesBijection):
+    """Softplus on the diagonal entries, identity on the others."""
 
     def transform_and_log_det(self, x: Array, condition: Array | None = None) -> tuple[Array, Array]:
         """Entries with a positive diagonal, and Σ_j log σ(x_jj)."""
@@ -61,23 +66,9 @@ class PositiveDiagonal(AbstractBijection):
         return y.at[at].set(diagonal), -jnp.sum(log_sigmoid(diagonal))
 
 
-class CholeskyProduct(AbstractBijection):
-    """Entries of the first s columns of L to those of Ω = LLᵀ.
-
-    Parameters
-    ----------
-    n_features, n_query
-        d and s.
-    """
-
-    n_features: int = eqx.field(static=True)
-    n_query: int = eqx.field(static=True)
-    shape: tuple[int, ...] = eqx.field(static=True)
-    cond_shape: ClassVar[None] = None
-
-    def __init__(self, n_features: int, n_query: int):
-        self.n_features, self.n_query = n_features, n_query
-        self.shape = _entries_shape(n_features, n_query)
+@final
+class CholeskyProduct(EntriesBijection):
+    """Entries of the first s columns of L to those of Ω = LLᵀ."""
 
     def transform_and_log_det(self, x: Array, condition: Array | None = None) -> tuple[Array, Array]:
         """Entries of Ω, and s log 2 + Σ_j (d−j) log ℓ_j."""
@@ -91,25 +82,12 @@ class CholeskyProduct(AbstractBijection):
         return to_entries(columns), -log_volume(columns)
 
 
-class BlockProduct(AbstractBijection):
+@final
+class BlockProduct(EntriesBijection):
     """The published map for a query block: entries of (L₁₁, Ω₂₁) to those of (Ω₁₁ = L₁₁L₁₁ᵀ, Ω₂₁).
 
     At s = d it is `CholeskyProduct`.
-
-    Parameters
-    ----------
-    n_features, n_query
-        d and s.
     """
-
-    n_features: int = eqx.field(static=True)
-    n_query: int = eqx.field(static=True)
-    shape: tuple[int, ...] = eqx.field(static=True)
-    cond_shape: ClassVar[None] = None
-
-    def __init__(self, n_features: int, n_query: int):
-        self.n_features, self.n_query = n_features, n_query
-        self.shape = _entries_shape(n_features, n_query)
 
     def transform_and_log_det(self, x: Array, condition: Array | None = None) -> tuple[Array, Array]:
         """Entries of Ω, and s log 2 + Σ_j (s−j) log ℓ_j."""
