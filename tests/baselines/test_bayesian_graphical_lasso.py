@@ -19,6 +19,7 @@ def log_evidence(S, n, lam, num_draws=20_000):
     return log_wishart + logsumexp(weights) - np.log(num_draws) + 0.5 * d * (d + 1) * np.log(lam)
 
 
+@pytest.mark.slow
 def test_lam_follows_its_posterior():
     """Mean and sd of λ over 64 independent chains, |t₆₃| < 4.5 (false-alarm rate 3e-5), 1 % for the oracle's error."""
     rng = np.random.default_rng(1)

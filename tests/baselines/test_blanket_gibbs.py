@@ -39,6 +39,7 @@ def test_mixing_variables_of_zero_are_finite(x64):
 draw_many = jax.jit(jax.vmap(draw_schur_complement, (0, None, None, None)))  # compiled once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "n, a, b", [(10, 3.0, 2.0), (190, 200.0, 30.0), (4, 0.1, 500.0), (1, 2.0, 1e-8), (118, 5.0, 0)]
 )
@@ -100,6 +101,7 @@ def largest_t(ours, exact):
     return np.max(np.abs(a.mean(0) - b.mean(0)) / np.sqrt(a.var(0, ddof=1) / len(a) + b.var(0, ddof=1) / len(b)))
 
 
+@pytest.mark.slow
 def test_equals_the_exact_sampler():
     """33 entries of s = 3, d = 12, their means and three quantiles, 32 chains against 64, as many rows as columns.
 

@@ -89,6 +89,7 @@ def test_command_line_and_python_fit_the_same_model(fitted):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow
 def test_every_option_reaches_the_model(untrained, table, tmp_path):
     text = table.read_text().replace(",", ";").replace(".", ",")
     text = text.replace("\n", "\n;1,5;2;3\n", 1)  # a missing value
@@ -608,6 +609,7 @@ def test_explorer_without_enough_memory_gives_a_one_line_error(fitted, stand_in)
     refused(["explore", fitted[0]], "4000 draws need at least 1 TB")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")
 @pytest.mark.parametrize("command", ["--version", "summary", "summary --json", "export --format csv"])
 def test_full_standard_output_gives_a_one_line_error(fitted, command):
@@ -626,6 +628,7 @@ def test_full_standard_output_gives_a_one_line_error(fitted, command):
 
 
 # ----------------------------------------------------------------------------------------------------------------- demo
+@pytest.mark.slow
 def test_demo_prints_a_summary_and_writes_figures(tmp_path):
     output = tmp_path / "new" / "demo"
     result = run(app, ["demo", "-o", str(output), "--n-features", "5", "--n-samples", "20", "--steps", "25"])
@@ -691,6 +694,7 @@ def test_lam_of_highest_evidence_at_the_given_q(fitted):
     assert best.lam != pytest.approx(joint.lam, rel=0.01)
 
 
+@pytest.mark.slow
 def test_refine_gives_exact_draws(fitted, tmp_path):
     told = json.loads(run(app, ["summary", str(fitted[0]), "--refine", "--json"]).stdout)
     model = ggmflow.load_run(fitted[0])
@@ -804,6 +808,7 @@ def program(*arguments, **environment):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | environment)
 
 
+@pytest.mark.slow
 def test_exit_codes_and_streams_of_the_program(fitted, tmp_path):
     """Exit codes and streams of the process itself."""
     result = program("fit", tmp_path / "nowhere.csv")

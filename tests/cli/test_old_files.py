@@ -78,6 +78,7 @@ def test_resuming_a_finished_run_loads_it(run):
     assert resume(run).n_iter_ == 400
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:interrupted after")
 def test_interrupted_run_is_resumed_from_its_checkpoint(tmp_path, monkeypatch):
     """It is interrupted again as soon as it has written a checkpoint, 10 seconds later."""

@@ -293,6 +293,7 @@ def check_consistent(run):
             load_run(run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", ["nothing", "a finished run"])
 def test_fit_can_be_resumed_after_a_crash_at_any_file_operation(untrained, monkeypatch, table, tmp_path, before):
     whole, train = tmp_path / "whole", estimator.train
@@ -593,6 +594,7 @@ def changed(path, before):
     return written(path) != before
 
 
+@pytest.mark.slow
 def test_fit_resumed_after_sigkill_gives_the_same_model(table, tmp_path):
     """The files must agree whenever the process is killed; the moments differ from run to run."""
     whole, run, rng = tmp_path / "whole", tmp_path / "run", random.Random(1)
@@ -621,6 +623,7 @@ def test_fit_resumed_after_sigkill_gives_the_same_model(table, tmp_path):
         assert (run / name).read_bytes() == (whole / name).read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_ctrl_c_prints_the_command_to_resume(table, tmp_path):
     run = tmp_path / "run"

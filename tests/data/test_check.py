@@ -38,6 +38,7 @@ def test_nothing_unusual_in_normal_data():
     assert check.findings == () and str(check).endswith("nothing unusual was found") and sentences(check) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "columns"), [(8, 20_000), (12, 20_000), (20, 20_000), (50, 20_000), (300, 5_000)])
 def test_false_alarm_rate_for_normal_columns(n, columns):
     """Outliers, skewness and tails flag less than one in 10⁴ normal columns.

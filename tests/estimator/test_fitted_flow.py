@@ -22,9 +22,11 @@ PAPER = [(0.5, 1.0, 1.0), (3.0, 0.5, 1.0), (2.0, 1.0, 0.3)]
 
 
 CASES = [(kind, *condition) for kind in ("full", "blanket") for condition in STRUCTURED]
-CASES += [(kind, *condition) for kind in ("paper", "paper blanket") for condition in PAPER]
-
-
+CASES += [
+    pytest.param((kind, *condition), marks=pytest.mark.slow)
+    for kind in ("paper", "paper blanket")
+    for condition in PAPER
+]
 NUM_DRAWS = 20_000
 
 
@@ -84,6 +86,7 @@ def test_means_and_quantiles_without_weights_are_close(answer):
         assert np.all(np.abs(found - p) < shift + 5 * np.sqrt(p * (1 - p)) * error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["full", "blanket", "paper"])
 def test_log_prob_integrates_to_one(model, kind):
     """∫ q dΩ = E_W[q/W] with Wishart draws, q evaluated through the inverse: |z| < 5, false alarms 6e-7 each."""
@@ -114,6 +117,7 @@ def test_draws_at_low_temperature_are_near_the_graphical_lasso(model):
     assert np.sqrt(np.mean((warm - mode) ** 2)) > 0.06
 
 
+@pytest.mark.slow
 def test_rows_follow_the_query_and_columns_the_data(model):
     blanket = model("blanket")
     np.testing.assert_array_equal(blanket.query_, [2, 0])
@@ -136,6 +140,7 @@ def test_a_query_has_no_covariance_and_no_score(model):
         blanket.score(TABLE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "kind"), [(20, "sparse"), (2000, "sparse"), (40, "independent"), (150, "iris")])
 def test_lam_auto_holds_the_highest_evidence(n, kind):
     """Few rows or many, strong correlations or none. All have four columns, so little is compiled."""
@@ -190,6 +195,7 @@ def test_without_temperature_one_estimates_use_the_nearest_temperature(untrained
         np.testing.assert_allclose(fitted.precision_, expected / scale / scale[:, None])
 
 
+@pytest.mark.slow
 def test_a_query_of_all_columns_in_another_order(untrained):
     """Rows are in the order of the query; covariance_ and score are in the order of the columns."""
     order = ["c", "a", "d", "b"]

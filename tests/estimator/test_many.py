@@ -86,6 +86,7 @@ def serial():
 
 
 # ------------------------------------------------------------------------------------------------------ where fits run
+@pytest.mark.slow
 def test_each_fit_depends_on_its_table_and_seed_only(serial):
     tables = resampled(3)
     assert list(serial) == list(tables)
@@ -95,6 +96,7 @@ def test_each_fit_depends_on_its_table_and_seed_only(serial):
     assert list(serial["rows2"].feature_names_in_) == list(TABLE.columns)
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_fits_even_if_one_is_killed(serial, tmp_path):
     tables = resampled(3)
     tables["rows1"] = Deadly(tables["rows1"], tmp_path / "killed", midway=True)
@@ -103,6 +105,7 @@ def test_processes_give_the_same_fits_even_if_one_is_killed(serial, tmp_path):
     assert_same(found, serial)
 
 
+@pytest.mark.slow
 def test_dask_workers_may_be_killed_while_and_after_they_fit(serial, tmp_path):
     """Two workers (joblib would not use one). That of rows2 dies just after it has finished another fit."""
     distributed = pytest.importorskip("distributed")
@@ -122,6 +125,7 @@ def test_dask_workers_may_be_killed_while_and_after_they_fit(serial, tmp_path):
     assert_same(found, serial)
 
 
+@pytest.mark.slow
 def test_a_table_that_always_kills_its_worker_fails_alone(serial):
     tables = resampled(2)
     tables["rows1"] = Deadly(tables["rows1"])
@@ -179,6 +183,7 @@ def test_models_in_the_directory_are_not_fitted_again(tmp_path, monkeypatch):
         assert all(model.progress for model in found.values())
 
 
+@pytest.mark.slow
 def test_a_killed_program_continues_with_the_remaining_tables(tmp_path):
     TABLE.to_csv(table := tmp_path / "table.csv", index=False)
     found = faults.kill_many(faults.Stage(tmp_path, table, old=tmp_path, whole=tmp_path, seconds=0.0), 1)

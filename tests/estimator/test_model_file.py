@@ -14,6 +14,7 @@ from ggmflow.train.loop import CHUNK
 from tests.support.models import KINDS, NAMES, TABLE, quick
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_loaded_model_is_the_saved_one(kind, tmp_path):
     """Fitted in this test, because the fixture may have loaded its model from a file."""

@@ -27,7 +27,7 @@ def exact_log_evidence(model, lam, q, num_draws=600_000):
     return parts[0] - parts[1] - 0.5 * n * 4 * np.log(2 * np.pi), np.sqrt(sum(variances))
 
 
-@pytest.mark.parametrize("kind", ["full", "blanket"])
+@pytest.mark.parametrize("kind", ["full", pytest.param("blanket", marks=pytest.mark.slow)])
 def test_evidence_is_exact(model, kind):
     """Nine conditions within 0.05 nats and five standard errors: false alarms 6e-7 each, 1e-5 in all."""
     table = model(kind).evidence(lam=LAMS, q=QS)
@@ -41,6 +41,7 @@ def test_evidence_is_exact(model, kind):
         assert 0 < row.se < 0.03
 
 
+@pytest.mark.slow
 def test_the_normalizer_on_the_cone_changes_the_comparison_of_q(model):
     """Without the cone, the paper's constants compare q wrongly: by more than a nat between q = 1 and 0.25 here."""
     full = model("full")

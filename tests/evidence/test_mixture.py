@@ -1,10 +1,12 @@
 """The posterior averaged over λ and q."""
 
 import numpy as np
+import pytest
 
 from ggmflow.evidence.search import midpoints
 
 
+@pytest.mark.slow
 def test_average_is_the_mixture(model):
     """Its mean is that of the posteriors on the grid, weighted by evidence; within 5 standard errors, 1e-5 in all."""
     full = model("full")

@@ -13,6 +13,7 @@ from tests.support.models import Exact, log_wishart, pushed
 from tests.support.oracles import log_factor
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exact", [True, False])
 def test_bridge_and_cumulants_agree_with_the_exact_value(model, monkeypatch, exact):
     """Bridge and cumulants give the same log Z; five standard errors (bridge), 0.05 nats (cumulants)."""

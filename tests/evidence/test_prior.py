@@ -28,6 +28,7 @@ def test_scaling_law_of_the_prior():
         assert one.se < 0.02
 
 
+@pytest.mark.slow
 def test_a_prior_is_stored_on_disk(tmp_path, monkeypatch):
     ranges = Ranges((1.0, 10**0.5), (0.75, 1.0), (1.0, 1.0))
     monkeypatch.setenv("GGMFLOW_CACHE", str(tmp_path))

@@ -47,6 +47,7 @@ def direct(lam, q, s=4, d=4, num_draws=400_000):
     return log_wishart(d, s) - (num_pairs(d, s) + s) * np.log(lam) + value, error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lam, q", [(0.5, 0.25), (8.0, 0.25), (2.0, 0.6), (2.0, 1.0), (0.5, 1.25), (8.0, 1.1)])
 def test_the_integral_agrees_with_wishart_draws(four, lam, q):
     """Within 4.5 standard errors, of thirty batches: false-alarm rate 1e-4. That of another λ is seen to be wrong."""
@@ -57,6 +58,7 @@ def test_the_integral_agrees_with_wishart_draws(four, lam, q):
     assert abs(four.log_normalizer(lam * (1.1 if lam < 8 else 0.9), q)[0] - exact) > 4.5 * np.hypot(error, own)
 
 
+@pytest.mark.slow
 def test_a_markov_blanket(longer):
     """As above, for two rows of five; false-alarm rate 1e-4."""
     value, error = integrate_prior(5, 2, RANGES).log_normalizer(2.0, 0.5)
@@ -115,6 +117,7 @@ def test_mean_power_is_that_of_wishart_draws(q):
     assert abs(draws.mean() - mean_power(6, q)) < 4.4 * draws.std() / np.sqrt(20_000)
 
 
+@pytest.mark.slow
 def test_ranges_may_be_points():
     """Against Wishart draws, 10 standard errors of six batches: false-alarm rate 2e-4."""
     value, error = integrate_prior(3, 3, Ranges((2.0, 2.0), (0.5, 0.5), (1.0, 1.0))).log_normalizer(2.0, 0.5)

@@ -52,6 +52,7 @@ def test_choose_finds_the_maximum_of_a_smooth_surface():
         choose(surface(lambda lam, q: np.nan), ranges)
 
 
+@pytest.mark.slow
 def test_the_chosen_condition_has_the_highest_evidence(model):
     full = model("full")
     with pytest.warns(RangeWarning) if full.select().at_boundary else nullcontext():

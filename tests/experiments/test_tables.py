@@ -98,6 +98,7 @@ def test_results_are_of_a_full_run(name):
     assert set(about["versions"]) >= {"ggmflow", "jax", "numpy", "python"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_figure_can_be_drawn_from_the_tables(name):
     drawn = experiment(name).figures(read_tables(RESULTS / name))

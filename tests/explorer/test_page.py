@@ -226,6 +226,7 @@ def test_values_are_those_of_the_posterior_and_sliders_change_the_graph(small, p
     check_values(page, model)
 
 
+@pytest.mark.slow
 def test_only_a_posterior_has_intervals_and_probabilities(small, page):
     model, address = small
     page.goto(address)
@@ -261,6 +262,7 @@ def test_only_a_posterior_has_intervals_and_probabilities(small, page):
     check_posterior()
 
 
+@pytest.mark.slow
 def test_rules_select_the_edges_of_the_api(blanket, page):
     model, address = blanket
     page.goto(address)
@@ -289,6 +291,7 @@ def test_rules_select_the_edges_of_the_api(blanket, page):
     assert len(found) > 2  # or the test would not have seen a change
 
 
+@pytest.mark.slow
 def test_the_ring_can_be_dragged(small, page):
     model, address = small
     page.goto(address)
@@ -317,6 +320,7 @@ def test_the_ring_can_be_dragged(small, page):
     assert wait_at_rest(page, model)[:2] == pytest.approx(middle(model)[:2], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_names_are_never_interpreted(small, page):
     """Neither in labels nor in tooltips, table, search and headings."""
     model, address = small
@@ -366,6 +370,7 @@ def test_the_table_is_sorted_and_selects_a_pair(small, page):
     until(page, lambda: page.locator("tr.on").count() == 1)
 
 
+@pytest.mark.slow
 def test_a_page_that_loses_its_server_says_so_and_does_not_change(small, page):
     """If the page reconnected, it would return to its first state."""
     model, address = small
@@ -386,6 +391,7 @@ def test_a_page_that_loses_its_server_says_so_and_does_not_change(small, page):
     assert wait_at_rest(page, model)[0] == model.lam_range_[1]
 
 
+@pytest.mark.slow
 def test_a_click_on_a_node_does_not_select_an_edge(small, page):
     """Edges end at the centre of a node."""
     model, address = small
@@ -445,6 +451,7 @@ def test_properties_set_before_the_page_is_loaded_are_not_lost():
     assert text.text == "early" and changes.get(data, "data") == {"x": [1.0, None]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("button, name", [("Graph (GraphML)", "graph.graphml"), ("Table (CSV)", "summary.csv")])
 def test_downloads(small, page, tmp_path, button, name):
     import networkx as nx
@@ -484,6 +491,7 @@ def test_download_of_the_figure(small, page, tmp_path):
     assert text.startswith("<svg") and "plain" in text and "<script>alert" not in text
 
 
+@pytest.mark.slow
 def test_query_block_shows_connected_variables_and_finds_others(blanket, page):
     model, address = blanket
     page.goto(address)

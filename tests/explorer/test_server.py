@@ -255,6 +255,7 @@ def test_in_a_notebook_the_server_listens_on_this_machine_only(monkeypatch, untr
     assert any("localhost" in str(each) for each in shown)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_server_cleanly(tmp_path, untrained):
     quick().fit(TABLE).save(tmp_path / "m.ggmflow")
     code = f"""
@@ -313,6 +314,7 @@ def test_the_line_of_python_gives_the_numbers_shown(untrained, temperature):
             np.testing.assert_allclose(shown, end, rtol=6e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ggmflow.posterior.posterior.PoorFitWarning")
 def test_moves_do_not_compile(untrained, compilations):
     model = quick(temperature=(0.0001, 1.0)).fit(TABLE)

@@ -159,6 +159,7 @@ def cases(keep=lambda case: True):
 every_case, elementary_case = cases(), cases(lambda case: not case.sequential)
 
 
+@pytest.mark.slow
 @every_case
 @pytest.mark.usefixtures("x64")
 def test_round_trip(name):
@@ -211,6 +212,7 @@ def test_log_det_is_that_of_central_differences(name):
     np.testing.assert_allclose(np.linalg.slogdet(jacobian)[1], np.mean(log_det[: 2 * x.size]), atol=1e-6)
 
 
+@pytest.mark.slow
 @cases(lambda case: case.parameters and not case.sequential)
 @pytest.mark.usefixtures("x64")
 def test_every_parameter_has_a_finite_gradient(name):
@@ -244,6 +246,7 @@ def test_every_parameter_has_a_finite_gradient(name):
         np.testing.assert_allclose(gradient, 0, atol=1e-7 * scale, err_msg=jax.tree_util.keystr(path))
 
 
+@pytest.mark.slow
 @elementary_case
 def test_round_trip_in_float32(name):
     bijection, x, condition = prepared(name, False)
@@ -254,6 +257,7 @@ def test_round_trip_in_float32(name):
     assert_close(inverse_log_det, -log_det, CASES[name].tolerance_float32)
 
 
+@pytest.mark.slow
 @every_case
 def test_far_tails(name):
     """Float32 at |x| = 30 in every element, signs mixed."""
@@ -269,6 +273,7 @@ def test_far_tails(name):
         assert_close(inverse_log_det, -log_det, CASES[name].tolerance_float32)
 
 
+@pytest.mark.slow
 @every_case
 def test_jit_and_vmap_do_not_change_the_transform(name):
     """One transform without compilation against the compiled batch."""

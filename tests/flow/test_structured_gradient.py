@@ -83,6 +83,7 @@ def couplings_of(flow):
 run_loss = jit(eqx.filter_value_and_grad(path_derivative_loss, has_aux=True))
 
 
+@pytest.mark.slow
 @every_case
 @pytest.mark.usefixtures("x64")
 def test_gradient_is_the_path_derivative(name):
@@ -112,6 +113,7 @@ def test_gradient_is_the_path_derivative(name):
         np.testing.assert_allclose(np.sum(gradients[k] * direction), expected, rtol=1e-5, atol=1e-6, err_msg=paths[k])
 
 
+@pytest.mark.slow
 @every_case
 @pytest.mark.usefixtures("x64")
 def test_omitted_couplings_are_couplings_of_zero(name, monkeypatch):
@@ -147,6 +149,7 @@ def test_densities_of_draws(name):
     np.testing.assert_allclose(log_p, target_log_p, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_densities_of_draws_in_single_precision():
     """The precision of fits: densities agree to 1e-3 nats, and draws 30 sd out on every coordinate are finite."""
     flow, conditions = prepared("T in a range", False)
@@ -165,6 +168,7 @@ def test_densities_of_draws_in_single_precision():
     assert np.all(np.isfinite(far)) and np.all(np.isfinite(log_det))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_query", [7, 3])
 @pytest.mark.usefixtures("x64")
 def test_the_size_of_blocks_of_rows_does_not_matter(n_query, monkeypatch):
@@ -186,6 +190,7 @@ def log_wishart_normalizer(Psi, n):
     return nu * d / 2 * np.log(2) - nu / 2 * np.linalg.slogdet(Psi)[1] + multigammaln(nu / 2, d)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_query", [5, 2])
 def test_without_a_penalty_the_untrained_flow_is_a_wishart_distribution(n_query):
     """λ = e⁻¹⁴: log Z is known in closed form, and the ELBO comes within 0.01 nats of it.

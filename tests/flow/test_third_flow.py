@@ -25,6 +25,7 @@ def fitted(registered):
     return gf.GraphicalFlow(architecture="affine", steps=300, **OPTIONS).fit(TABLE[["a", "b"]])
 
 
+@pytest.mark.slow
 def test_it_learns(fitted):
     """The ELBO rises from −25.7 after the first chunk to −23.5, close to that of the structured flow, almost exact."""
     elbo = fitted.history_["elbo"]

@@ -176,6 +176,7 @@ def test_the_map_is_continuous_at_the_edges_of_the_range():
     assert np.max(np.abs(np.diff(log_dx))) < 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("piece", [4096, 7])
 def test_partials_are_the_derivatives(piece, monkeypatch):

@@ -20,7 +20,10 @@ def make_scatter(d, n=12, seed=3):
     return Scatter.from_data(rng.normal(size=(n, d)) @ rng.normal(size=(d, d)))
 
 
-@pytest.mark.parametrize("d, s", [(3, 3), (4, 4), (4, 2), (3, 1)])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("d, s", [(3, 3), pytest.param(4, 4, marks=SLOW), (4, 2), pytest.param(3, 1, marks=SLOW)])
 def test_equals_importance_sampling(d, s):
     """Means and sds at q ∈ {0.25, 0.5, 1, 2}, T ∈ {1, 0.7}, one condition per chain in a single call.
 
@@ -40,6 +43,7 @@ def test_equals_importance_sampling(d, s):
         assert np.all(np.abs(part.pooled.std(0) / sd - 1) < 5 * np.sqrt(1.5 * (1 / part.ess_tail + 1 / ess)))
 
 
+@pytest.mark.slow
 def test_equals_the_bayesian_graphical_lasso_of_another_package():
     """Reference: 20 000 draws in R, Monte Carlo error sd/√9000. 55 entries, |z| < 4.5: false alarms 4e-4."""
     X = np.loadtxt(REFERENCE / "X.csv", delimiter=",", skiprows=1)
@@ -52,6 +56,7 @@ def test_equals_the_bayesian_graphical_lasso_of_another_package():
     np.testing.assert_allclose(chains.pooled.std(0), sd, rtol=0.06)
 
 
+@pytest.mark.slow
 def test_cold_chains_approach_the_graphical_lasso():
     """At T → 0 and q = 1 the draws converge to the MAP, the graphical lasso of S/n with ρ = λ/n."""
     scatter, lam = make_scatter(5, n=30), 3.0
@@ -65,6 +70,7 @@ def test_cold_chains_approach_the_graphical_lasso():
     assert distance[2] < distance[1] < distance[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("T, q", [(1.0, 0.1), (1.0, 1.0), (1.0, 2.0), (1e-3, 1.0)])
 @pytest.mark.parametrize("s", [12, 3])
 def test_never_loses_positive_definiteness(T, q, s):
@@ -91,6 +97,7 @@ def test_raw_scales_work_and_a_tiny_lam_raises():
         sample(jax.random.key(0), Scatter.from_data(X), np.full(10, 1e-14), num_draws=50, num_warmup=100)
 
 
+@pytest.mark.slow
 def test_exact_draws_stay_exact_from_the_first_sweep():
     """Chains started at exact tempered draws and run for one sweep: |z| < 5 for 6 means, false alarms 4e-6.
 

@@ -62,24 +62,28 @@ def geweke_z(q, run=run_once, resample=draw_data, num_chains=8000, num_sweeps=15
     return np.max(np.abs(a.mean(0) - b.mean(0)) / np.sqrt(a.var(0) / len(a) + b.var(0) / len(b)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("q", [0.25, 1.0, 2.0])
 def test_geweke_joint_distribution(q):
     """13 functions, |z| < 4.7: false-alarm rate below 4e-5 a test."""
     assert geweke_z(q) < 4.7
 
 
+@pytest.mark.slow
 def test_geweke_sees_a_wrong_shape_of_the_diagonal(monkeypatch):
     """The mistake of a published sampler, shape n/2 for γ, must be caught. (Five sweeps: it drifts to singular Ω.)"""
     monkeypatch.setattr(one_dimension, "schur_shape", lambda n_samples: n_samples / 2)
     assert geweke_z(1.0, run=compiled(partial(run)), num_sweeps=5) > 15
 
 
+@pytest.mark.slow
 def test_geweke_sees_a_wrong_scale_of_the_data():
     """S off by one tenth, as when a scatter matrix is divided by the wrong n."""
     assert geweke_z(1.0, resample=lambda key, Omega: 1.1 * draw_data(key, Omega)) > 8
 
 
 # ------------------------------------------------------------------ l_q off: Wishart(n+d+1, (S+λI)⁻¹) in closed form
+@pytest.mark.slow
 @pytest.mark.parametrize("d, s, n", [(6, 6, 4), (6, 6, 40), (6, 2, 9), (5, 1, 3)])
 def test_without_penalty_it_is_wishart(rng, d, s, n):
     """KS tests of diagonal entries (χ²) and log det, z test of the mean: |z| < 5 and p > 1e-6 of at most 48 checks."""

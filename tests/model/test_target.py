@@ -32,6 +32,7 @@ def direct(Omega, S, n, lam, q, T, s):
     return (0.5 * n * np.linalg.slogdet(O11)[1] - 0.5 * exponent - lam * penalty) / T
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("d, s", SIZES)
 @pytest.mark.parametrize("lam, q, T", CONDITIONS)
@@ -52,6 +53,7 @@ def test_full_model_is_the_textbook_density(rng):
     np.testing.assert_allclose(got, expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("d, s", SIZES)
 def test_gradients_equal_finite_differences(rng, d, s):
@@ -106,6 +108,7 @@ def test_temperature_scales_n_s_and_lam(rng):
     np.testing.assert_allclose(tempered, scaled, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("d, s", SIZES)
 def test_log_volume_is_the_jacobian(rng, d, s):
@@ -121,6 +124,7 @@ def test_log_volume_is_the_jacobian(rng, d, s):
     np.testing.assert_allclose(target.log_volume(target.to_columns(x, d, s)), expected, rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("q", [0.1, 0.5, 1.0, 2.0])
 @pytest.mark.parametrize("scale", [0.0, 1e-8, 1e-3, 1.0, 1e4])
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])

@@ -111,6 +111,7 @@ def test_smooth_penalties(q):
 
 
 # ---------------------------------------------------------------------------------------------------------------- q < 1
+@pytest.mark.slow
 @pytest.mark.parametrize("q", [0.25, 0.5, 0.75])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_no_graph_on_three_variables_does_better(q, seed):
@@ -150,6 +151,7 @@ def test_no_change_of_a_single_entry_improves_a_mode(q):
     np.testing.assert_array_equal(shuffled.n_edges, found.n_edges[[1, 0, 2]])
 
 
+@pytest.mark.slow
 def test_never_worse_than_the_local_linear_approximation():
     d, n, better = 12, 12, 0
     for seed, q in product(range(3), (0.25, 0.5, 0.75)):
@@ -163,6 +165,7 @@ def test_never_worse_than_the_local_linear_approximation():
     assert better >= 20  # of 27
 
 
+@pytest.mark.slow
 def test_starts_are_used():
     """A given start is used if it leads to a lower minimum than the other starts; the result is never worse."""
     d, n, lam, q = 10, 8, 0.3, 0.25

@@ -59,6 +59,7 @@ def test_positions_are_the_same_for_every_condition(fitted, ax):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_a_large_graph_omits_names_that_overlap(large):
     ax = plot.network(large, rule="fdr")
     import matplotlib.pyplot as plt

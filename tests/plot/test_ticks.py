@@ -78,6 +78,7 @@ def test_labels_that_overlap_are_found():
     assert overlapping(ax.figure) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small", [False, True], ids=["own figure", "panel"])
 @pytest.mark.parametrize("d", [5, 30, 60])
 @pytest.mark.parametrize("name", OF_POSTERIOR)
@@ -97,6 +98,7 @@ def test_plots_along_lam(name, ends, small):
     assert len(across) >= 2 and len(down) >= 2  # one tick would not show the scale
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small", [False, True], ids=["own figure", "panel"])
 @pytest.mark.parametrize("ends", [RANGES["narrow"], RANGES["wide"]], ids=["narrow", "wide"])
 def test_quality_of_a_model(untrained, ends, small):

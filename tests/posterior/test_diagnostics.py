@@ -9,7 +9,7 @@ from ggmflow.posterior.diagnostics import Diagnostics, diagnose, diagnose_chains
 from ggmflow.posterior.refinement import Refinement
 from ggmflow.posterior.weighted_draws import WeightedDraws
 from ggmflow.posterior.weights import Verdict, importance_weights
-from ggmflow.storage.archive import plain
+from ggmflow.storage.json_values import plain
 
 
 def draws_with(log_ratio):

@@ -154,6 +154,7 @@ def exact_group(X, lam, q, seed, **options):
     return Posterior(ChainSource(states), data.names, *condition, num_draws=len(states), scatter=data)
 
 
+@pytest.mark.slow
 def test_the_false_discovery_rate_holds_for_groups_of_different_sizes():
     """80 and 320 rows of one population with edges, shrunk: 30 comparisons of 28 pairs, λ = 4, q = 0.5.
 
@@ -193,6 +194,7 @@ def test_the_conclusion_agrees_with_the_table(two):
     assert nothing.attrs["conclusion"].startswith("No evidence of any difference: none of 10 pairs is found at a false")
 
 
+@pytest.mark.slow
 def test_permutations_see_a_difference_and_none_where_there_is_none():
     """19 divisions. A lost link of 0.45 at n = 400 is 6 sd: p = 1/20. Of equal groups p is that by chance in 5 %."""
     draw = gf.simulate.sample_gaussian

@@ -68,6 +68,7 @@ def test_rows_and_columns_are_those_of_the_data(case):
     assert np.abs(log_target(draws.precision[:, :, [1, 0, 2, 3]], query, 2.0, 0.5) - expected).min() > 1e-2
 
 
+@pytest.mark.slow
 def test_log_prob_is_that_of_the_draws(case):
     """Through the inverse and along with the draw, in float32. Also not a multiple of the chunk, and one alone."""
     source, _ = case
@@ -121,6 +122,7 @@ def test_many_draws_come_in_large_chunks(case):
     assert len(np.unique(draws.precision[:, 0, 0])) == size + 10
 
 
+@pytest.mark.slow
 def test_log_prob_of_near_singular_matrices(case):
     """Against the other direction, noise to matrix, in float64; float32 has no Cholesky factor for these matrices."""
     source, query = case
@@ -174,6 +176,7 @@ def test_log_target_of_large_data_is_not_lost_in_rounding():
     assert np.std(difference) < 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lam, q", [(50.0, 0.25), (50.0, 1.0)])
 def test_a_strong_penalty_is_met_before_any_training(lam, q):
     """Entries pinned to zero, d > n: log p̃ − log q, which would be constant for the posterior itself, hardly varies.

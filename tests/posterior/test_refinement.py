@@ -72,6 +72,7 @@ def test_a_scatter_without_data():
         gf.Scatter(np.eye(2), 0, np.zeros(2), np.ones(2), ("a", "b"))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ggmflow.PoorFitWarning")
 def test_every_draw_starts_a_chain_also_where_rounding_made_it_indefinite():
     source = prior_source()

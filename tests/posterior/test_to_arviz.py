@@ -68,6 +68,7 @@ def test_arviz_draws_it(post, name):
     plt.close("all")
 
 
+@pytest.mark.slow
 def test_a_refined_posterior_has_its_chains(model, monkeypatch):
     """Chain k holds the states of chain k in the order of time, for every number of draws."""
     found, original = [], FlowSource.refine

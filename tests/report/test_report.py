@@ -87,6 +87,7 @@ def test_single_values_have_no_sliders(tmp_path):
     assert "nothing to choose: λ = 2, q = 1" in text
 
 
+@pytest.mark.slow
 def test_report_of_two_variables(tmp_path):
     two = quick(temperature=1.0, q=1.0).fit(TABLE[["a", "b"]])
     data = data_of(gf.write_report(two, tmp_path / "two.html", lam=[1, 4]).read_text("utf-8"))
@@ -100,6 +101,7 @@ def test_report_without_edges(tmp_path):
     assert "show no network" in text and "No edges here" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", [{"architecture": "paper", "temperature": (0.3, 1.0)}, {"query": ["c", "a"], "temperature": 1.0}]
 )

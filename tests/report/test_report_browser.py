@@ -137,6 +137,7 @@ def test_names_with_markup_are_not_executed(page, nasty, tmp_path):
     assert page.evaluate("document.querySelectorAll('script, img').length") == 2
 
 
+@pytest.mark.slow
 def test_query_among_hundreds_of_variables(page, tmp_path):
     X = np.random.default_rng(1).normal(size=(80, 300))
     X[:, :6] += X[:, 6:12] + 0.5 * X[:, 12:18]

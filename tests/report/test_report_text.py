@@ -17,6 +17,7 @@ def test_numbers_as_text():
     assert text.signed(-0.123) == "−0.12" and text.count(1, "edge") == "1 edge"
 
 
+@pytest.mark.slow
 def test_text_of_fair_and_poor_points_differs(small):
     _, content = small
     fair = content.selected._replace(ess=0.05, khat=0.3, verdict="fair")

@@ -15,6 +15,7 @@ from tests.report.conftest import FIVE, five_variables
 from tests.support.models import quick
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [np.int64(3), np.random.RandomState(0), np.random.default_rng(0), None])
 def test_code_gives_the_same_numbers(tmp_path, monkeypatch, seed):
     """Parameters of any type that the estimator takes become code; a fit with a seed gives the same content."""

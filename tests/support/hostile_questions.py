@@ -4,7 +4,7 @@ parameter_case(number), question_case(number) → a name and what to do; the sam
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
@@ -83,6 +83,8 @@ def finite(answer: Any) -> str | None:
         return None
     if isinstance(answer, pd.DataFrame):
         answer = (*_cells(answer), *answer.attrs.values())
+    if isinstance(answer, Mapping):
+        answer = tuple(answer.values())
     if isinstance(answer, tuple | list):
         return next((wrong for part in answer if (wrong := finite(part))), None)
     if not isinstance(answer, Number | np.generic | np.ndarray | jax.Array | pd.Series):

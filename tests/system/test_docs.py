@@ -53,6 +53,7 @@ def print_unmixed(*values, **options):
     print(*values, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=name_of)
 def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -84,6 +85,7 @@ def commands_of(page):
     return [arguments for arguments in (shlex.split(line, comments=True) for line in lines) if arguments]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if commands_of(page)], ids=name_of)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_commands_of_a_page_run(page, tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from ggmflow.train.settings import Settings
 from tests.support.toy import Toy, run, toy_loss
 
 
+@pytest.mark.slow
 def test_groups_of_conditions_do_not_change_the_training_of_a_blanket(x64, monkeypatch, rng):
     """In double precision and over few steps, before Adam amplifies rounding errors."""
     ranges, curves = Ranges((1.0, 20.0), (0.25, 1.25), (1.0, 1.0)), []

@@ -50,6 +50,7 @@ def on_devices(tmp_path_factory):
     return {path.stem: np.load(path) for path in directory.iterdir()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["toy2", "toy4", "blanket8"])
 def test_the_number_of_devices_does_not_matter(on_devices, name):
     alone = on_devices[f"{name[:-1]}1"]
@@ -69,6 +70,7 @@ def test_mistakes_change_the_losses(on_devices, mistake):
     assert found.max() > 1e-4 > 1e6 * TOLERANCE
 
 
+@pytest.mark.slow
 def test_two_processes_train_the_flow_of_one(on_devices, tmp_path):
     """Over loopback, with collectives of gloo: both have the same flow, and one writes the checkpoint.
 
