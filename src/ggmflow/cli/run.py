@@ -51,6 +51,7 @@ from ggmflow.posterior.source import DrawsError
 from ggmflow.storage import archive
 from ggmflow.storage.json_values import plain
 from ggmflow.storage.replace import TEMPORARY, write_text
+from ggmflow.train import status as train_status
 from ggmflow.views.export import csv_text, edge_table, entry_table
 
 _ATTEMPTS = 4  # to read a run while its fit is being replaced, which takes a moment
@@ -203,7 +204,7 @@ def _fit(model: GraphicalFlow, scatter: Scatter, path: Path) -> None:
         model.fit(scatter, checkpoint=path / CHECKPOINT)
     except (CheckpointError, archive.ModelFileError) as error:
         raise RunError(f"the fit in {shown_path(path)} cannot be resumed: {error}. Begin again with --force") from None
-    if model.status_ == "interrupted":
+    if model.status_ == train_status.Status.INTERRUPTED:
         raise KeyboardInterrupt
 
 

@@ -27,9 +27,10 @@ from ggmflow.storage import archive
 from ggmflow.storage.cache import compilation_cache_enabled, safe_directory
 from ggmflow.train.clock import Clock
 from ggmflow.train.devices import default_device
-from ggmflow.train.loop import Status, train
+from ggmflow.train.loop import train
 from ggmflow.train.progress import counting_bar, training_bar
 from ggmflow.train.settings import default_settings
+from ggmflow.train.status import Status
 
 _STEPS = 300
 _MANY = 40  # query variables above which the prior is integrated: at 107 a flow is wrong by thousands of nats
