@@ -17,7 +17,7 @@ from jaxtyping import Array, Key
 
 from ggmflow import __version__
 from ggmflow.data.scatter import Scatter
-from ggmflow.evidence.normalizer import LogNormalizer, log_normalizer
+from ggmflow.evidence.normalizer import LogNormalizer, Method, log_normalizer
 from ggmflow.evidence.prior_integral import NUM_PARTS, VERSION, PriorIntegral, integrate_prior, nodes
 from ggmflow.flow.base import MatrixFlow, untrained_flow
 from ggmflow.flow.serialize import arrays_of_flow, fill_flow
@@ -64,7 +64,7 @@ class LargePrior(NamedTuple):
     def log_normalizer(self, lam: float, q: float, num_draws: int, *, exact: bool = True) -> LogNormalizer:
         """log Z_prior on the free entries; `num_draws` and `exact` have no effect, because chains were run before."""
         self.integral.ranges.condition(lam, q, 1.0)  # raises if outside
-        return LogNormalizer(*self.integral.log_normalizer(lam, q), np.nan, np.nan, np.nan, "integral")
+        return LogNormalizer(*self.integral.log_normalizer(lam, q), np.nan, np.nan, np.nan, Method.INTEGRAL)
 
 
 def prior_ranges(ranges: Ranges) -> Ranges:
