@@ -339,7 +339,7 @@ def test_error_for_a_directory_that_is_not_a_run(command, tmp_path):
     refused([*command, tmp_path / "nowhere"], "nowhere does not exist: give the directory of a run")
     refused([*command, tmp_path], "is not a ggmflow run: it has no run.json")
     (tmp_path / "run.json").write_text("{")
-    refused([*command, tmp_path], r"is damaged: run\.json cannot be read")
+    refused([*command, tmp_path], r"is damaged, run\.json cannot be read")
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pickle
 import random
 import signal
 import subprocess
@@ -34,6 +35,7 @@ from ggmflow.cli.run_record import (
     settle,
 )
 from ggmflow.data.scatter import Scatter
+from ggmflow.errors.advice import Advice, Surface, message_of
 from ggmflow.estimator import graphical_flow as estimator
 from ggmflow.storage import archive
 from ggmflow.storage.replace import TEMPORARY
@@ -122,7 +124,7 @@ def test_finished_run_is_replaced_only_with_force(untrained, table, tmp_path):
     (run / "report.html").write_text("of the old fit")
     (run / "notes.txt").write_text("the user's own")
     before = (run / RECORD).read_bytes()
-    with pytest.raises(RunError, match="holds a finished fit: choose another directory, or replace it with --force"):
+    with pytest.raises(RunError, match="holds a finished fit: choose another directory, or replace it with force=True"):
         fit(run, table, random_state=1)
     assert (run / RECORD).read_bytes() == before
     assert fit(run, table, resume=True).lam == 2.0  # nothing to do
@@ -144,7 +146,7 @@ def test_finished_run_is_replaced_only_with_force(untrained, table, tmp_path):
 )
 def test_error_for_resuming_with_other_parameters(untrained, table, tmp_path, change, message):
     fit(tmp_path / "run", table)
-    with pytest.raises(RunError, match=f"holds another fit, {message}: use the same, or begin again with --force"):
+    with pytest.raises(RunError, match=f"holds another fit, {message}: use the same, or begin again with force=True"):
         fit(tmp_path / "run", table, resume=True, **change)
 
 
@@ -345,7 +347,7 @@ def test_error_if_the_directory_holds_an_unfinished_fit(untrained, monkeypatch, 
         with pytest.raises(KeyboardInterrupt):
             fit(run, table)
     assert read_record(run)["status"] == "interrupted"
-    with pytest.raises(RunError, match="not finished: resume it with --resume, or begin again with --force"):
+    with pytest.raises(RunError, match="not finished: resume it with resume=True, or begin again with force=True"):
         fit(run, table)
     fit(run, table, resume=True)
     assert read_record(run)["status"] == "finished"
@@ -381,7 +383,7 @@ def test_finished_fit_stays_until_the_new_one_is_finished(untrained, monkeypatch
             fit(run, table, force=True)
     assert files_of(run) == FINISHED | {".next"} and load_run(run).lam == 3.0
     assert {name: (run / name).read_bytes() for name in before} == before
-    with pytest.raises(RunError, match="not finished: resume it with --resume, or begin again with --force"):
+    with pytest.raises(RunError, match="not finished: resume it with resume=True, or begin again with force=True"):
         fit(run, table)
     with pytest.raises(RunError, match=r"holds another fit, --lam was 2\.0 and is 5\.0"):
         fit(run, table, lam=5.0, resume=True)
@@ -399,7 +401,7 @@ def test_failed_replacement_does_not_allow_the_next_fit_to_replace(untrained, mo
         patch.setattr("ggmflow.storage.memory.available", lambda: 10_000)
         with pytest.raises(MemoryError):
             fit(run, table, force=True)
-    with pytest.raises(RunError, match="holds a finished fit: choose another directory, or replace it with --force"):
+    with pytest.raises(RunError, match="holds a finished fit: choose another directory, or replace it with force=True"):
         fit(run, table, lam=5.0)
     assert load_run(run).lam == 3.0 and files_of(run) == FINISHED
 
@@ -535,7 +537,7 @@ def test_error_for_a_damaged_checkpoint(untrained, monkeypatch, table, tmp_path)
     (run / RECORD).write_text(json.dumps(record | {"status": "running"}))
     (run / CHECKPOINT).write_bytes(b"noise")
     monkeypatch.undo()  # train for real: that reads the checkpoint
-    with pytest.raises(RunError, match=r"cannot be resumed: .*checkpoint.*Begin again with --force"):
+    with pytest.raises(RunError, match=r"cannot be resumed, .*checkpoint.*begin again with force=True"):
         fit(run, table, resume=True)
 
 
@@ -639,3 +641,11 @@ def test_ctrl_c_prints_the_command_to_resume(table, tmp_path):
     assert read_record(run)["status"] == "interrupted"
     fit(run, table, resume=True, steps=STEPS)
     assert load_run(run).n_iter_ == STEPS
+
+
+def test_run_errors_have_fields_and_a_text_for_each_surface(tmp_path):
+    error = RunError(tmp_path, "it is in use", Advice("wait"), Advice("begin again with", {"force": True}))
+    assert (error.path, error.reason, error.advice[1].options) == (tmp_path, "it is in use", {"force": True})
+    assert str(error) == "it is in use: wait, or begin again with force=True"
+    assert message_of(error, Surface.COMMAND_LINE) == "it is in use: wait, or begin again with --force"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)

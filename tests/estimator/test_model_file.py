@@ -97,6 +97,8 @@ def change_array(name, change):
         change_header(chosen=[1.0, 1.0, ["somewhere"]]),
         change_header(scatter={}),
         lambda header, arrays: header.pop("status"),
+        change_header(status="done"),
+        change_header(status=None),
         lambda header, arrays: arrays.pop("flow0/0"),
         lambda header, arrays: arrays.pop("history"),
         change_array("history", lambda array: array[:0]),

@@ -60,13 +60,34 @@ def test_likely_lam_scales_with_the_data_as_evidence_does():
     assert likely_lam(many, np.arange(2)) == pytest.approx(100 * likely_lam(one, np.arange(2)))
 
 
-def test_boundaries_are_read_from_pairs_and_from_the_sentences_of_version_0_1_0():
+def test_sentences_of_version_0_1_0_are_read_whatever_the_text_of_a_boundary_is(monkeypatch):
+    monkeypatch.setattr(Boundary, "text", lambda self, name=None: "reworded")
+    written = {
+        "the lower end of lam": ("lam", "low"),
+        "the upper end of lam": ("lam", "high"),
+        "the lower end of q": ("q", "low"),
+        "the upper end of q": ("q", "high"),
+    }
+    for sentence, boundary in written.items():
+        assert boundaries_from_json([sentence]) == (Boundary(*boundary),)
+    assert boundaries_from_json(list(written)) == tuple(Boundary(*each) for each in written.values())
+
+
+def test_boundaries_are_read_from_pairs():
     upper, lower = Boundary("lam", "high"), Boundary("q", "low")
     assert boundaries_from_json([["lam", "high"], ["q", "low"]]) == (upper, lower)
-    assert boundaries_from_json(["the upper end of lam", "the lower end of q"]) == (upper, lower)
     assert boundaries_from_json([]) == ()
     assert upper.text("λ") == "the upper end of λ"
-    for wrong in (None, "the upper end of lam", [3], [["lam"]], [["lam", "up"]], ["the end of q"], {"lam": "high"}):
+    for wrong in (
+        None,
+        "the upper end of lam",
+        [3],
+        [["lam"]],
+        [["lam", "up"]],
+        ["the end of q"],
+        {"lam": "high"},
+        [[["lam"]]],
+    ):
         with pytest.raises(ValueError, match="ends of ranges"):
             boundaries_from_json(wrong)
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 import ggmflow as gf
 from ggmflow.data.scatter import Scatter
-from ggmflow.model.conditions import COLDEST, LAM_LIMITS, Q_LIMITS, Ranges
+from ggmflow.model.conditions import LAM_LIMITS, LOWEST_TEMPERATURE, Q_LIMITS, Ranges
 from ggmflow.posterior.posterior import Posterior
 from tests.support.hostile_questions import NAMES, RANGES, TABLE, definite, finite
 
@@ -99,14 +99,14 @@ ENDS: list[tuple[Any, Any, Any]] = [
     (_MOST, 1.0, 1.0),
     ((0.5, 8.0), _ROUGH, 1.0),
     ((0.5, 8.0), _SMOOTH, 1.0),
-    ((0.5, 8.0), 1.0, COLDEST),
-    ((0.5, 8.0), 1.0, (COLDEST, 1.0)),
+    ((0.5, 8.0), 1.0, LOWEST_TEMPERATURE),
+    ((0.5, 8.0), 1.0, (LOWEST_TEMPERATURE, 1.0)),
     (_LEAST, _ROUGH, 1.0),
     (_LEAST, _SMOOTH, 1.0),
     (_MOST, _ROUGH, 1.0),
     (_MOST, _SMOOTH, 1.0),
     ((_LEAST, _MOST), (_ROUGH, _SMOOTH), 1.0),
-    ((_LEAST, _MOST), (_ROUGH, _SMOOTH), (COLDEST, 1.0)),
+    ((_LEAST, _MOST), (_ROUGH, _SMOOTH), (LOWEST_TEMPERATURE, 1.0)),
     (2.0, np.nextafter(1.0, 0.0), (np.nextafter(1.0, 0.0), 1.0)),
 ]
 

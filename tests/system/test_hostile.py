@@ -289,4 +289,6 @@ def test_each_way_to_fail_is_seen():
 
 def test_limits_are_those_of_model_files():
     """What can be fitted can be saved and loaded."""
-    assert 1e-40 < conditions.LAM_LIMITS[0] and conditions.LAM_LIMITS[1] < 1e40 and conditions.COLDEST > 1e-40
+    assert (
+        1e-40 < conditions.LAM_LIMITS[0] and conditions.LAM_LIMITS[1] < 1e40 and conditions.LOWEST_TEMPERATURE > 1e-40
+    )

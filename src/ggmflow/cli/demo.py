@@ -23,6 +23,7 @@ from ggmflow.model.precision import partial_correlation
 from ggmflow.posterior.posterior import PoorFitWarning
 from ggmflow.posterior.weights import importance_weights, khat_limit, resample
 from ggmflow.storage.replace import replacing
+from ggmflow.train.status import Status
 
 console = Console(highlight=False)
 
@@ -106,10 +107,14 @@ def _fit(X: Float[np.ndarray, "n d"], steps: int | None, seed: int) -> Graphical
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # an interruption is reported below
         model = GraphicalFlow(temperature=(COLD, 1.0), steps=steps, random_state=seed).fit(X)
-    how = {"finished": "Trained", "stopped early": "Converged: stopped", "interrupted": "Interrupted"}
-    low, high = model.lam_range_
+    ends = {
+        Status.FINISHED: "Trained",
+        Status.STOPPED_EARLY: "Converged: stopped",
+        Status.INTERRUPTED: "Interrupted",
+    }
+    how, (low, high) = ends[Status(model.status_)], model.lam_range_
     console.print(
-        f"{how[model.status_]} after {model.n_iter_} steps and {time.perf_counter() - start:.0f} s, compilation "
+        f"{how} after {model.n_iter_} steps and {time.perf_counter() - start:.0f} s, compilation "
         f"included. λ from {low:.2g} to {high:.2g}.\n"
     )
     return model

@@ -1,4 +1,4 @@
-"""The computation of each command, after its request is checked. This module, and no other of the package, loads JAX.
+"""The computation of each command, after its request is checked. Only this module imports modules that load JAX.
 
 `ggmflow.__main__` takes a process to be computing as soon as this module is loaded.
 """

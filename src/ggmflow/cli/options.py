@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ggmflow.posterior.edge_rules import EDGE_RULES
+from ggmflow.views.formats import EXPORTS
 
 _DATA, _MODEL, _RUN, _CONDITION = "Data", "Model", "Run", "Condition"
 MOST_STEPS, MOST_SEED = 10**8, 2**32 - 1
@@ -74,9 +75,9 @@ Q = Annotated[
 ]
 Level = Annotated[float, typer.Option(help="Level of the credible intervals.")]
 if TYPE_CHECKING:
-    RuleKey = str
+    RuleKey = FormatName = str
 else:
-    RuleKey = Literal[tuple(EDGE_RULES)]
+    RuleKey, FormatName = Literal[tuple(EDGE_RULES)], Literal[tuple(EXPORTS)]
 _RULES = "; ".join(f"{rule.key}: {rule.help}" for rule in EDGE_RULES.values())
 Rule = Annotated[RuleKey, typer.Option(help=f"Rule that selects edges. {_RULES}.")]
 Refine = Annotated[
@@ -93,7 +94,7 @@ ReportFile = Annotated[
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port of this computer to serve at.")]
 Browser = Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser window.")]
 Format = Annotated[
-    Literal["graphml", "csv", "json", "netcdf"],
+    FormatName,
     typer.Option("--format", "-f", help="Format of the file.", show_default=False),
 ]
 ExportFile = Annotated[

@@ -1,4 +1,4 @@
-"""What a user asks of each command: one record per command, passed from `app` to `commands` to `jobs`."""
+"""Requests: one record per command, passed from `app` to `commands` to `jobs`."""
 
 from pathlib import Path
 from typing import Any, NamedTuple

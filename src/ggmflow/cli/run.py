@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from ggmflow.cli.run_record import (
+    BEGIN_AGAIN,
     CHECKPOINT,
     EDGES,
+    FIT_AGAIN,
     FORMAT,
     KIND,
     MADE_LATER,
@@ -44,13 +46,14 @@ from ggmflow.cli.run_record import (
 )
 from ggmflow.cli.run_status import TRANSITIONS, Action, Start, Status
 from ggmflow.data.scatter import Scatter
-from ggmflow.errors.advice import Surface, option_name
+from ggmflow.errors.advice import Advice, Surface, option_name
 from ggmflow.errors.checkpoint import CheckpointError
 from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.posterior.source import DrawsError
 from ggmflow.storage import archive
 from ggmflow.storage.json_values import plain
 from ggmflow.storage.replace import TEMPORARY, write_text
+from ggmflow.train import status as train_status
 from ggmflow.views.export import csv_text, edge_table, entry_table
 
 _ATTEMPTS = 4  # to read a run while its fit is being replaced, which takes a moment
@@ -103,10 +106,10 @@ def open_run(path: str | Path) -> tuple[dict[str, Any], GraphicalFlow]:
             if record.get("model") in (None, describe_file(file)["sha256"]):
                 return record, model
         except FileNotFoundError:
-            raise RunError(f"{path} is damaged: {MODEL} is missing. Fit again with --force") from None
+            raise RunError(path, f"{path} is damaged, {MODEL} is missing", FIT_AGAIN) from None
         except archive.ModelFileError as error:
-            raise RunError(f"{path} is damaged: {error}. Fit again with --force") from None
-    raise RunError(f"{path} is damaged: {MODEL} and {RECORD} are of different fits. Fit again with --force")
+            raise RunError(path, f"{path} is damaged, {error}", FIT_AGAIN) from None
+    raise RunError(path, f"{path} is damaged, {MODEL} and {RECORD} are of different fits", FIT_AGAIN)
 
 
 def fit_run(
@@ -136,7 +139,7 @@ def fit_run(
     resume
         Resume a fit of the same data and parameters. If there is none, a fit begins; a finished one is loaded.
     force
-        Begin again, whatever the directory holds; a finished fit stays until the new one is finished.
+        Start a new fit even if the directory holds one; a finished fit stays until the new one is finished.
 
     Returns
     -------
@@ -202,8 +205,9 @@ def _fit(model: GraphicalFlow, scatter: Scatter, path: Path) -> None:
     try:
         model.fit(scatter, checkpoint=path / CHECKPOINT)
     except (CheckpointError, archive.ModelFileError) as error:
-        raise RunError(f"the fit in {shown_path(path)} cannot be resumed: {error}. Begin again with --force") from None
-    if model.status_ == "interrupted":
+        run = shown_path(path)
+        raise RunError(run, f"the fit in {run} cannot be resumed, {error}", BEGIN_AGAIN) from None
+    if model.status_ == train_status.Status.INTERRUPTED:
         raise KeyboardInterrupt
 
 
@@ -251,9 +255,8 @@ def _begin(path: Path, new: dict[str, Any], resume: bool, force: bool) -> dict[s
     """The record of a fit that now runs, or of a finished fit to load; raises RunError rather than mix two fits."""
     start, old = start_in(path, resume, force)
     if old is not None and (changes := _differences(old, new)):
-        raise RunError(
-            f"{shown_path(path)} holds another fit, {'; '.join(changes)}: use the same, or begin again with --force"
-        )
+        run = shown_path(path)
+        raise RunError(run, f"{run} holds another fit, {'; '.join(changes)}", Advice("use the same"), BEGIN_AGAIN)
     if old is not None and start is Start.LOAD:
         return old
     if old is None or start is Start.BEGIN:

@@ -16,6 +16,7 @@ from typing import Any
 import filelock
 
 from ggmflow.cli.run_status import Start, Status, how_to_start
+from ggmflow.errors.advice import Advice, Surface
 from ggmflow.model.conditions import Boundary, boundaries_from_json
 from ggmflow.storage.replace import TEMPORARY
 from ggmflow.views.formats import EXPORTS
@@ -31,7 +32,34 @@ MADE_LATER = (REPORT, *EXPORTS.values())  # files that other commands add
 
 
 class RunError(ValueError):
-    """A directory is not a run, is damaged, in use, or holds another fit; the message says which and what to do."""
+    """A directory is not a run, is damaged, in use, or holds another fit.
+
+    Attributes
+    ----------
+    path : Path
+        The directory.
+    reason : str
+        The problem, a sentence without its final stop.
+    advice : tuple of Advice
+        Remedies, of which one is enough.
+    """
+
+    def __init__(self, path: str | Path, reason: str, *advice: Advice):
+        self.path, self.reason, self.advice = Path(path), reason, advice
+        super().__init__(path, reason, *advice)  # as `args`, so that the exception can be pickled
+
+    def __str__(self) -> str:
+        return self.text(Surface.PYTHON)
+
+    def text(self, surface: Surface) -> str:
+        """The message, in which options are written as they are typed at this surface."""
+        remedies = ", or ".join(each.text(surface) for each in self.advice)
+        return f"{self.reason}: {remedies}" if remedies else self.reason
+
+
+FIT_AGAIN = Advice("fit again with `ggmflow fit --force`")  # also for readers of a run, who have no such option
+BEGIN_AGAIN = Advice("begin again with", {"force": True})
+_ANOTHER = Advice("choose another directory")
 
 
 def read_record(path: str | Path) -> dict[str, Any]:
@@ -69,33 +97,36 @@ def finished_record(path: str | Path) -> dict[str, Any]:
     """`read_record` of a finished fit; raises RunError for another one."""
     record = read_record(path)
     if nothing_to_resume(Path(path)):
-        raise RunError(f"the fit in {path} failed and cannot be resumed: fit again")
+        raise RunError(path, f"the fit in {path} failed and cannot be resumed", Advice("fit again"))
     if record["status"] != Status.FINISHED:
-        raise RunError(f"the fit in {path} is not finished: resume it with `{record['command']} --resume`")
+        resume = Advice(f"resume it with `{record['command']} --resume`")  # only the command line can
+        raise RunError(path, f"the fit in {path} is not finished", resume)
     return record
 
 
 def record_in(path: Path) -> dict[str, Any]:
     """Read the run.json of this directory, without any change on disk. Parameters and result as in `read_record`."""
     if not path.is_dir():
-        raise RunError(f"{path} {'is a file' if path.exists() else 'does not exist'}: give the directory of a run")
+        problem = "is a file" if path.exists() else "does not exist"
+        raise RunError(path, f"{path} {problem}", Advice("give the directory of a run"))
     if not (path / RECORD).is_file():
-        raise RunError(f"{path} is not a ggmflow run: it has no {RECORD}")
+        raise RunError(path, f"{path} is not a ggmflow run: it has no {RECORD}")
     try:
         record = json.loads(_record_text(path))
     except (ValueError, RecursionError):
-        raise RunError(f"{path} is damaged: {RECORD} cannot be read. Fit again with --force") from None
+        raise RunError(path, f"{path} is damaged, {RECORD} cannot be read", FIT_AGAIN) from None
     if not isinstance(record, dict) or record.get("kind") != KIND:
-        raise RunError(f"{path} is not a ggmflow run: another program wrote its {RECORD}")
+        raise RunError(path, f"{path} is not a ggmflow run: another program wrote its {RECORD}")
     if isinstance(version := record.get("format"), int) and version > FORMAT:
-        raise RunError(f"{path} was written by a newer ggmflow: update ggmflow to read it")
+        raise RunError(path, f"{path} was written by a newer ggmflow", Advice("update ggmflow to read it"))
     expected = {"status": str, "command": str, "seconds": int | float}
     expected |= dict.fromkeys(("versions", "data", "parameters"), dict)
     wrong = [name for name, kind in expected.items() if not isinstance(record.get(name), kind)]
     if record.get("status") not in list(Status) or wrong:
-        raise RunError(f"{path} is damaged: {RECORD} has no valid {wrong[0] if wrong else 'status'!r}")
+        name = wrong[0] if wrong else "status"
+        raise RunError(path, f"{path} is damaged, {RECORD} has no valid {name!r}", FIT_AGAIN)
     if damaged := _damaged_part(record):
-        raise RunError(f"{path} is damaged: {RECORD} has no valid {damaged!r}. Fit again with --force")
+        raise RunError(path, f"{path} is damaged, {RECORD} has no valid {damaged!r}", FIT_AGAIN)
     return record | {"status": Status(record["status"])}
 
 
@@ -154,9 +185,9 @@ def describe_file(path: Path) -> dict[str, str]:
 def check_directory(path: Path) -> None:
     """Raise RunError if a path is neither free nor a run directory."""
     if path.exists() and not path.is_dir():
-        raise RunError(f"{path} is a file: name a directory that is new, or that of a run")
+        raise RunError(path, f"{path} is a file", Advice("name a directory that is new, or that of a run"))
     if path.is_dir() and not _is_run(path) and ((path / RECORD).exists() or any(_foreign(path))):
-        raise RunError(f"{path} holds other files and no run: choose a new directory")
+        raise RunError(path, f"{path} holds other files and no run", Advice("choose a new directory"))
 
 
 def check_free(path: Path) -> None:
@@ -199,8 +230,9 @@ def start_in(path: Path, resume: bool, force: bool) -> tuple[Start, dict[str, An
         return start, None if nothing_to_resume(path) else old
     run = shown_path(path)
     if status is Status.FINISHED:
-        raise RunError(f"{run} holds a finished fit: choose another directory, or replace it with --force")
-    raise RunError(f"{run} holds a fit that is not finished: resume it with --resume, or begin again with --force")
+        raise RunError(run, f"{run} holds a finished fit", _ANOTHER, Advice("replace it with", {"force": True}))
+    resume = Advice("resume it with", {"resume": True})
+    raise RunError(run, f"{run} holds a fit that is not finished", resume, BEGIN_AGAIN)
 
 
 def nothing_to_resume(path: Path) -> bool:
@@ -268,12 +300,12 @@ def locked(path: Path, writes: Sequence[str] = ()) -> Iterator[None]:
     path.mkdir(parents=True, exist_ok=True)
     for name in (_LOCK, *writes):
         if (path / name).is_symlink():  # a run may come from someone else, and the link point to any file of the user
-            raise RunError(f"{path} holds a link where ggmflow would write, {name}: choose another directory")
+            raise RunError(path, f"{path} holds a link where ggmflow would write, {name}", _ANOTHER)
     lock = filelock.FileLock(path / _LOCK)
     try:
         lock.acquire(blocking=False)
     except filelock.Timeout:
-        raise RunError(f"another ggmflow process uses {path}: wait for it, or choose another directory") from None
+        raise RunError(path, f"another ggmflow process uses {path}", Advice("wait for it"), _ANOTHER) from None
     try:
         settle(path)
         yield

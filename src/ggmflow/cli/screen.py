@@ -18,6 +18,8 @@ from ggmflow.cli.terminal import duration, plain_text, print_line
 from ggmflow.data.findings import DataCheck, Kind, Severity, sentences
 from ggmflow.errors.advice import Surface
 from ggmflow.posterior.posterior import Posterior
+from ggmflow.posterior.weights import Verdict
+from ggmflow.train.status import Status
 from ggmflow.views.export import describe, edge_table, records, strongest
 
 
@@ -126,15 +128,15 @@ def _add_condition(lines: Table, record: dict[str, Any], post: Posterior) -> Non
 def _add_trust(lines: Table, record: dict[str, Any], post: Posterior) -> None:
     """The verdict on the draws, and advice if it is poor."""
     found = post.diagnostics()
-    lines.add_row("Trust", Text(str(found["message"]), style="green" if found["verdict"] == "good" else "yellow"))
-    if found["verdict"] == "poor":
+    lines.add_row("Trust", Text(found.message, style="green" if found.verdict is Verdict.GOOD else "yellow"))
+    if found.verdict is Verdict.POOR:
         other = "" if chosen_boundaries(record) else " Or fit with more --steps, or narrower --lam and --q."
         lines.add_row("", Text(f"Exact draws: ggmflow summary RUN --refine.{other}", style="yellow"))
 
 
 def _training(record: dict[str, Any]) -> str:
     """Number of training steps, and the time of training and of the other parts of a fit."""
-    how = "stopped early after" if record.get("training") == "stopped early" else "trained for"
+    how = "stopped early after" if record.get("training") == Status.STOPPED_EARLY else "trained for"
     steps = f"{how} {record.get('steps')} steps"
     if (timings := record.get("timings")) is None:  # a run of an earlier version has only the total
         return f"{steps}, {duration(record['seconds'])}"

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 from ggmflow.data.problems import Problem, ProblemKind, raise_problems
 from ggmflow.errors.advice import Advice
 from ggmflow.errors.advised import AdvisedWarning
+from ggmflow.errors.argument import ArgumentError
 from ggmflow.errors.columns import UnknownColumnError
 from ggmflow.storage.memory import require
 
@@ -195,9 +196,9 @@ def _read_array(X: Any) -> np.ndarray:
 
 def _check_signs(delimiter: str, decimal: str) -> None:
     if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n\0':
-        raise ValueError(f"delimiter must be one character between fields, such as ';' or a tab, got {delimiter!r}")
+        raise ArgumentError("delimiter", delimiter, "be one character between fields, such as ';' or a tab")
     if not isinstance(decimal, str) or decimal not in (".", ","):
-        raise ValueError(f"decimal must be '.' or ',', got {decimal!r}")
+        raise ArgumentError("decimal", decimal, (".", ","))
     if decimal == delimiter:
         raise ValueError(f"{decimal!r} cannot separate both fields and decimals")
 

@@ -4,7 +4,7 @@ from ggmflow.errors.advice import Advice, Surface
 
 
 class Advised(Exception):
-    """A problem and what to do about it.
+    """A problem and its remedy.
 
     Parameters
     ----------
@@ -36,4 +36,4 @@ class AdvisedWarning(Advised, UserWarning):
 
 
 class AdvisedMemoryError(Advised, MemoryError):
-    """Something does not fit into memory; the advice says what would."""
+    """Something does not fit into memory; the advice gives a smaller problem."""

@@ -11,7 +11,7 @@ class CheckpointError(ValueError):
     path : Path
         The file.
     reason : str
-        What is wrong with it.
+        The defect.
     """
 
     def __init__(self, path: Path, reason: str):

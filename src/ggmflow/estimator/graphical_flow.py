@@ -33,10 +33,11 @@ from ggmflow.flow.base import MatrixFlow
 from ggmflow.posterior.source import RandomState
 from ggmflow.storage.cache import compilation_cache_enabled
 from ggmflow.train.clock import Clock
-from ggmflow.train.loop import Status, Trained, train
+from ggmflow.train.loop import Trained, train
 from ggmflow.train.memory import memory_errors
 from ggmflow.train.progress import training_bar
 from ggmflow.train.report import Report, reports_from_array
+from ggmflow.train.status import Status
 
 
 class _Unreadable:
@@ -256,7 +257,7 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
             flow=self.flow_,
             snapshots=self._snapshots,
             history=self.history_.to_numpy(dtype=float),
-            status=self.status_,
+            status=Status(self.status_),
             chosen=vars(self).get("_choice"),
             has_feature_names=hasattr(self, "feature_names_in_"),
         )

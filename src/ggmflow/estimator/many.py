@@ -27,6 +27,7 @@ from ggmflow.posterior.source import as_seed
 from ggmflow.storage.json_values import plain
 from ggmflow.storage.replace import replacing
 from ggmflow.train.progress import counting_bar
+from ggmflow.train.status import Status
 
 _SUFFIX = ".ggmflow"
 _HERE = secrets.token_hex(8)  # identifies this process and those it forks
@@ -294,7 +295,7 @@ def _fit(name: str, table: tuple[Any], parameters: dict[str, Any], parent: tuple
     try:
         with threadpool_limits(1 if elsewhere else None):
             model = GraphicalFlow(**parameters).fit(table[0])
-        if model.status_ == "interrupted":
+        if model.status_ == Status.INTERRUPTED:
             raise KeyboardInterrupt
         return name, _to_bytes(model)
     except Exception as error:

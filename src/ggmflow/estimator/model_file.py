@@ -20,6 +20,7 @@ from ggmflow.flow.serialize import arrays_of_flow, fill_flow
 from ggmflow.model.conditions import Choice, Ranges, boundaries_from_json
 from ggmflow.storage import archive
 from ggmflow.train.report import reports_from_array
+from ggmflow.train.status import Status
 
 
 class FittedModel(NamedTuple):
@@ -54,7 +55,7 @@ class FittedModel(NamedTuple):
     flow: MatrixFlow
     snapshots: dict[float, MatrixFlow]
     history: Float[np.ndarray, "k 5"]
-    status: str
+    status: Status
     chosen: Choice | None
     has_feature_names: bool
 
@@ -148,7 +149,7 @@ def _from_file(header: dict[str, Any], arrays: dict[str, np.ndarray], names: Col
         flow=flows[0],
         snapshots=dict(zip(map(float, header["snapshots"]), flows[1:], strict=True)),
         history=arrays["history"],
-        status=str(header["status"]),
+        status=Status(header["status"]),
         chosen=chosen,
         has_feature_names=bool(header["feature_names"]),
     )

@@ -17,9 +17,10 @@ from ggmflow.data.scatter import Scatter
 from ggmflow.flow.base import MatrixFlow, find_architecture, untrained_flow
 from ggmflow.model.conditions import Ranges, find_ranges
 from ggmflow.posterior.source import as_key
-from ggmflow.train.loop import Status, Trained
+from ggmflow.train.loop import Trained
 from ggmflow.train.memory import memory_errors, require_memory
 from ggmflow.train.settings import Settings, default_settings
+from ggmflow.train.status import Status
 
 _MANY_SKIPPED = 0.05  # of all steps
 

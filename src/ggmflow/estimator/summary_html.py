@@ -7,6 +7,7 @@ from jaxtyping import Int
 from ggmflow.data.scatter import Scatter
 from ggmflow.model.conditions import Choice, Ranges
 from ggmflow.posterior.notebook_html import Level, name_some, notebook_html
+from ggmflow.train.status import Status
 
 _SKIPPED = 0.05  # share of skipped steps from which training is doubtful
 
@@ -66,7 +67,7 @@ def _verdict(status: str, steps: int, ess: float, skipped: int) -> tuple[Level, 
     text = f"{100 * ess:.3g} % of draws are effective, on average over the ranges"
     if skipped > _SKIPPED * steps:
         return "caution", f"Caution: {skipped} steps were skipped; {text}."
-    if status == "interrupted":
+    if status == Status.INTERRUPTED:
         return "caution", f"Caution: training was interrupted; {text}."
     if not ess >= 0.01:
         return "poor", f"Poor: {text}. Use posterior(...).refine(), more steps, or narrower ranges."

@@ -17,7 +17,7 @@ import pandas as pd
 from jaxtyping import Array, Float, Key
 from scipy.special import gammaln
 
-from ggmflow.evidence.normalizer import LogNormalizer, log_normalizer
+from ggmflow.evidence.normalizer import LogNormalizer, Method, log_normalizer
 from ggmflow.evidence.prior import LargePrior, Prior
 from ggmflow.posterior.flow_source import FlowSource, chunk_size
 
@@ -31,9 +31,9 @@ class Evidence(NamedTuple):
     prior: LogNormalizer
 
     @property
-    def method(self) -> str:
+    def method(self) -> Method:
         """Method of the two normalizers; the less reliable one if they differ."""
-        return max(self.posterior.method, self.prior.method, key=("importance", "bridge", "integral", "cumulant").index)
+        return max(self.posterior.method, self.prior.method, key=list(Method).index)
 
 
 def log_evidence(
@@ -106,7 +106,7 @@ def evidence_table(
             value, se, method = after.elbo + published_constants(lam, q, pairs), np.nan, "published"
         else:
             value, se, after, _ = found = log_evidence(source, prior, key, num_draws, exact=exact)
-            method = found.method
+            method = str(found.method)
         rows.append((lam, q, value, se, after.elbo, after.ess, after.khat, method))
     return pd.DataFrame(rows, columns=["lam", "q", "log_evidence", "se", "elbo", "ess", "khat", "method"])
 

@@ -5,7 +5,8 @@ log Z by bridge sampling             between the flow and exact chains
 log Z ≈ E[log w] + ½ Var[log w]      cumulants, if chains would take too long
 """
 
-from typing import Literal, NamedTuple
+from enum import StrEnum
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -15,9 +16,16 @@ from ggmflow.evidence.bridge import bridge_to_proposal
 from ggmflow.posterior.flow_source import FlowSource
 from ggmflow.posterior.weights import importance_weights
 
-Method = Literal["importance", "bridge", "integral", "cumulant"]
-
 _CHAINS, _SWEEPS, _KEPT = 256, 100, 10  # of a bridge
+
+
+class Method(StrEnum):
+    """Method by which a normalizer is estimated, from the most to the least reliable."""
+
+    IMPORTANCE = "importance"
+    BRIDGE = "bridge"
+    INTEGRAL = "integral"
+    CUMULANT = "cumulant"
 
 
 class LogNormalizer(NamedTuple):
@@ -28,7 +36,7 @@ class LogNormalizer(NamedTuple):
     value, se
         Estimate and its standard error.
     elbo, ess, khat
-        Of the flow's draws, as in `Posterior.diagnostics`.
+        Diagnostics of the flow's draws, as in `Posterior.diagnostics`.
     method
         "importance" where k̂ allows it. Otherwise "bridge", between the flow and exact chains, or "cumulant", the mean
         of the log weights plus half their variance: right for normal log weights, which its standard error assumes.
@@ -66,17 +74,17 @@ def log_normalizer(source: FlowSource, key: Key[Array, ""], num_draws: int, *, e
     weights = importance_weights(log_ratio)
     known = {"elbo": weights.elbo, "ess": weights.ess, "khat": weights.khat, "num_invalid": weights.num_invalid}
     if not weights.poor:
-        return LogNormalizer(weights.log_normalizer, weights.log_normalizer_se, method="importance", **known)
+        return LogNormalizer(weights.log_normalizer, weights.log_normalizer_se, method=Method.IMPORTANCE, **known)
     usable = np.isfinite(log_ratio)
     log_ratio = np.where(usable, log_ratio, -np.inf)  # as in the weights
     if not exact:
-        return LogNormalizer(*cumulant_estimate(log_ratio), method="cumulant", **known)
+        return LogNormalizer(*cumulant_estimate(log_ratio), method=Method.CUMULANT, **known)
     start = source.to_rows(entries[np.flatnonzero(usable)[:_CHAINS]])
     chains = source.refine(jax.random.fold_in(key, 1), start, _SWEEPS, _KEPT)
     rows = chains.draws[:, _KEPT // 2 :]
     density = source.log_prob(rows.reshape(-1, *rows.shape[2:])).reshape(rows.shape[:2])
     estimate = bridge_to_proposal(source.log_target(rows) - density, log_ratio)
-    return LogNormalizer(*estimate, method="bridge", **known)
+    return LogNormalizer(*estimate, method=Method.BRIDGE, **known)
 
 
 def cumulant_estimate(log_ratio: Float[np.ndarray, " N"]) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from jaxtyping import Array, Key
 
 from ggmflow import __version__
 from ggmflow.data.scatter import Scatter
-from ggmflow.evidence.normalizer import LogNormalizer, log_normalizer
+from ggmflow.evidence.normalizer import LogNormalizer, Method, log_normalizer
 from ggmflow.evidence.prior_integral import NUM_PARTS, VERSION, PriorIntegral, integrate_prior, nodes
 from ggmflow.flow.base import MatrixFlow, untrained_flow
 from ggmflow.flow.serialize import arrays_of_flow, fill_flow
@@ -27,9 +27,10 @@ from ggmflow.storage import archive
 from ggmflow.storage.cache import compilation_cache_enabled, safe_directory
 from ggmflow.train.clock import Clock
 from ggmflow.train.devices import default_device
-from ggmflow.train.loop import Status, train
+from ggmflow.train.loop import train
 from ggmflow.train.progress import counting_bar, training_bar
 from ggmflow.train.settings import default_settings
+from ggmflow.train.status import Status
 
 _STEPS = 300
 _MANY = 40  # query variables above which the prior is integrated: at 107 a flow is wrong by thousands of nats
@@ -63,7 +64,7 @@ class LargePrior(NamedTuple):
     def log_normalizer(self, lam: float, q: float, num_draws: int, *, exact: bool = True) -> LogNormalizer:
         """log Z_prior on the free entries; `num_draws` and `exact` have no effect, because chains were run before."""
         self.integral.ranges.condition(lam, q, 1.0)  # raises if outside
-        return LogNormalizer(*self.integral.log_normalizer(lam, q), np.nan, np.nan, np.nan, "integral")
+        return LogNormalizer(*self.integral.log_normalizer(lam, q), np.nan, np.nan, np.nan, Method.INTEGRAL)
 
 
 def prior_ranges(ranges: Ranges) -> Ranges:

@@ -18,8 +18,8 @@ _Pair = tuple[float, float]
 # τ was trained for exponents in this range.
 Q_LIMITS = (0.1, 2.0)
 # The flow works in single precision, which represents numbers from 1e-38 to 1e38.
-LAM_LIMITS, COLDEST = (1e-30, 1e30), 1e-12
-_LIMITS = {"lam": LAM_LIMITS, "q": Q_LIMITS, "temperature": (COLDEST, 1.0)}
+LAM_LIMITS, LOWEST_TEMPERATURE = (1e-30, 1e30), 1e-12
+_LIMITS = {"lam": LAM_LIMITS, "q": Q_LIMITS, "temperature": (LOWEST_TEMPERATURE, 1.0)}
 _BELOW, _ABOVE = 10, 5  # factors by which an automatic range of λ extends from a guess, which is often too large
 
 
@@ -112,6 +112,13 @@ class Boundary(NamedTuple):
 
 
 _BOUNDARIES = [Boundary(parameter, end) for parameter in ("lam", "q") for end in ("low", "high")]
+# As version 0.1.0 wrote them to files; must not change with `Boundary.text`.
+_WRITTEN_BY_0_1_0 = {
+    "the lower end of lam": Boundary("lam", "low"),
+    "the upper end of lam": Boundary("lam", "high"),
+    "the lower end of q": Boundary("q", "low"),
+    "the upper end of q": Boundary("q", "high"),
+}
 
 
 def boundaries_from_json(values: Any) -> tuple[Boundary, ...]:
@@ -124,10 +131,12 @@ def boundaries_from_json(values: Any) -> tuple[Boundary, ...]:
     """
     if not isinstance(values, list):
         raise ValueError(f"{values!r} is not a list of ends of ranges")
-    found = tuple(each for value in values for each in _BOUNDARIES if value in (list(each), each.text()))
-    if len(found) < len(values):
-        raise ValueError(f"{values!r} are not ends of ranges")
-    return found
+    known = {tuple(each): each for each in _BOUNDARIES} | _WRITTEN_BY_0_1_0
+    keys = [tuple(value) if isinstance(value, list) else value for value in values]
+    try:
+        return tuple(known[key] for key in keys)
+    except (KeyError, TypeError):  # a key with a list or a dict in it cannot be hashed
+        raise ValueError(f"{values!r} are not ends of ranges") from None
 
 
 class Choice(NamedTuple):
@@ -175,8 +184,10 @@ def given_ranges(lam: Any, q: Any, temperature: Any) -> GivenRanges:
             raise ArgumentError(name, value, f"lie between {limits[0]:g} and {limits[1]:g}")
     if ranges.temperature[1] > 1:
         raise ArgumentError("temperature", temperature, "not exceed 1, which is the posterior")
-    if ranges.temperature[0] < COLDEST:
-        raise ArgumentError("temperature", temperature, f"be at least {COLDEST:g}, where only the mode is left")
+    if ranges.temperature[0] < LOWEST_TEMPERATURE:
+        raise ArgumentError(
+            "temperature", temperature, f"be at least {LOWEST_TEMPERATURE:g}, where only the mode is left"
+        )
     return ranges
 
 

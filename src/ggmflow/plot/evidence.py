@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm
 from matplotlib.lines import Line2D
 
+from ggmflow.evidence.normalizer import Method
 from ggmflow.plot.style import (
     LINES,
     MARKERS,
@@ -60,12 +61,12 @@ def evidence_curve(
         error = 2 * part["se"].fillna(0.0)
         ax.errorbar(part["lam"], part["log_evidence"], yerr=error, color=colour, lw=1.6, capsize=2, elinewidth=1)
         # A value from cumulants is rough, because weights failed and no chains were run: its marker is hollow.
-        rough = (part["method"] == "cumulant").to_numpy()
+        rough = (part["method"] == Method.CUMULANT).to_numpy()
         ax.plot(part["lam"][~rough], part["log_evidence"][~rough], ls="", marker=marker, ms=5, color=colour)
         ax.plot(part["lam"][rough], part["log_evidence"][rough], ls="", marker=marker, ms=5, color=colour, mfc="white")
         handles.append(Line2D([], [], color=colour, marker=marker, ms=5, lw=1.6, label=f"q = {each:g}"))
     handles.append(_mark(ax, table, "log_evidence"))
-    if "cumulant" in set(table["method"]):
+    if Method.CUMULANT in set(table["method"]):
         handles.append(Line2D([], [], ls="", marker="o", mfc="white", color=NEUTRAL, label="rough"))
     lams = np.unique(table["lam"])
     lam_axis(ax, lams)

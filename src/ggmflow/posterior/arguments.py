@@ -6,13 +6,15 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+from ggmflow.errors.argument import ArgumentError
+
 _MOST = 10**9  # more draws, chains or sweeps would run out of memory or time, so they are a mistake
 
 
 def check_count(value: object, name: str = "num_draws") -> int:
     """A number of draws, chains or sweeps; raise if it is not a whole number from 1 to 10⁹."""
     if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) <= _MOST:
-        raise ValueError(f"{name} must be a whole number from 1 to {_MOST}, got {value!r}")
+        raise ArgumentError(name, value, f"be a whole number from 1 to {_MOST}")
     return int(value)
 
 
@@ -25,21 +27,21 @@ def check_tails(level: float) -> tuple[float, float]:
     (0.25, 0.75)
     """
     if not isinstance(level, Real) or not 0 < float(level) < 1:
-        raise ValueError(f"level must be a number between 0 and 1, such as 0.9, got {level!r}")
+        raise ArgumentError("level", level, "be a number between 0 and 1, such as 0.9")
     return (1 - float(level)) / 2, (1 + float(level)) / 2
 
 
 def check_threshold(threshold: float) -> float:
     """A size of associations; raise if it is negative or not finite."""
     if isinstance(threshold, bool) or not isinstance(threshold, Real) or not 0 <= float(threshold) < np.inf:
-        raise ValueError(f"threshold must be a number, zero or positive, got {threshold!r}")
+        raise ArgumentError("threshold", threshold, "be a number, zero or positive")
     return float(threshold)
 
 
 def check_rate(rate: float) -> float:
     """A false discovery rate; raise if it is not between 0 and 1."""
     if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 < float(rate) < 1:
-        raise ValueError(f"rate must be a number between 0 and 1, such as 0.1, got {rate!r}")
+        raise ArgumentError("rate", rate, "be a number between 0 and 1, such as 0.1")
     return float(rate)
 
 

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
 from ggmflow.estimator.graphical_flow import GraphicalFlow, RangeWarning
+from ggmflow.evidence.normalizer import Method
 from ggmflow.model.conditions import Choice
 from ggmflow.posterior.edge_rules import EDGE_RULES, own_parameters
 from ggmflow.posterior.edges import EdgeSelection
@@ -304,7 +305,7 @@ def _point(model: GraphicalFlow, lam: float, q: float, num_draws: int, evidence:
         # The choice of λ and q used as few draws: the page shows the values that were compared.
         table = model.evidence(lam, q, exact=False, num_draws=num_draws_of(model))
         value, se = table.loc[0, ["log_evidence", "se"]].to_numpy(float)
-        by_weights = table.loc[0, "method"] != "cumulant"
+        by_weights = table.loc[0, "method"] != Method.CUMULANT
     return seen, Point(
         values=pairs[list(FIELDS)].to_numpy(float).T,
         selections=selections,

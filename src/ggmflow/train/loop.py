@@ -8,7 +8,6 @@ follow from these evaluations.
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,15 +28,7 @@ from ggmflow.train.interrupt import defer_interrupts
 from ggmflow.train.report import Report, summarize
 from ggmflow.train.schedule import condition_grid, cooled_temperature, is_reached
 from ggmflow.train.settings import CHUNK, Settings
-
-
-class Status(StrEnum):
-    """How training ended."""
-
-    FINISHED = "finished"
-    STOPPED_EARLY = "stopped early"
-    INTERRUPTED = "interrupted"
-    FAILED = "failed"  # no chunk ended with a finite ELBO
+from ggmflow.train.status import Status
 
 
 class Trained(NamedTuple):
@@ -52,13 +43,13 @@ class Trained(NamedTuple):
     history
         A report per chunk.
     status
-        A `Status`, or its text.
+        How training ended.
     """
 
     flow: MatrixFlow
     snapshots: dict[float, MatrixFlow]
     history: list[Report]
-    status: str
+    status: Status
 
 
 def train(

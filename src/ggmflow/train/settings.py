@@ -3,6 +3,7 @@
 from numbers import Integral
 from typing import NamedTuple
 
+from ggmflow.errors.argument import ArgumentError
 from ggmflow.flow.base import TrainingPlan
 
 CHUNK = 25  # steps per compiled chunk
@@ -64,11 +65,11 @@ def default_settings(
         if many_temperatures:
             steps = 1500 if n_entries <= 1000 else 1000
     elif isinstance(steps, bool) or not isinstance(steps, Integral) or not 1 <= steps <= _MAX_STEPS:
-        raise ValueError(f"steps must be a positive integer, at most {_MAX_STEPS}, got {steps!r}")
+        raise ArgumentError("steps", steps, f"be a positive integer, at most {_MAX_STEPS}")
     if batch_size is None:
         batch_size = 128 if n_entries <= 300 else 64 if n_entries <= 1000 else 32
     elif isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or not 2 <= batch_size <= _MAX_DRAWS:
-        raise ValueError(f"batch_size must be an integer from 2 to {_MAX_DRAWS}, got {batch_size!r}")
+        raise ArgumentError("batch_size", batch_size, f"be an integer from 2 to {_MAX_DRAWS}")
     num_conditions, num_draws = split_batch(int(batch_size))
     return Settings(
         steps=max(-(-int(steps) // CHUNK), len(plan.snapshots)) * CHUNK,
