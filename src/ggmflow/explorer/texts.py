@@ -10,6 +10,7 @@ import numpy as np
 
 from ggmflow.explorer.prepared import Prepared
 from ggmflow.posterior.edge_rules import EDGE_RULES
+from ggmflow.posterior.tables import Scale
 from ggmflow.views.pairs import View
 
 LEGEND = (
@@ -97,7 +98,7 @@ def pair_heading(view: View, pair: int, is_partial_correlation: bool) -> str:
     """
     row = view.pairs.iloc[pair]
     names = " – ".join(html.escape(str(row[side])) for side in ("row", "column"))
-    scale = "partial correlation" if is_partial_correlation else "regression weight"
+    scale = Scale.PARTIAL_CORRELATION if is_partial_correlation else Scale.REGRESSION_WEIGHT
     more = f"P(positive) = {row['p_positive']:.2f}" if view.temperature == 1 else _spread(view)
     interval = f"[{row['lower']:+.3f}, {row['upper']:+.3f}], {more}"
     return f"{heading(names, scale)}<br><b>{row['association']:+.3f}</b> <span class=faint>{interval}</span>"

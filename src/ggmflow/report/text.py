@@ -11,13 +11,14 @@ from ggmflow.data.findings import DataCheck, sentences
 from ggmflow.errors.advice import Surface
 from ggmflow.model.conditions import Choice
 from ggmflow.posterior.edge_rules import EDGE_RULES
+from ggmflow.posterior.tables import Scale
 from ggmflow.posterior.weights import Verdict
 from ggmflow.report.content import RULES, Content, Point
 
 VERDICTS = {"good": "Good", "fair": "Fair", "poor": "Poor"}
 RULE_NAMES = {key: EDGE_RULES[key].title() for key in RULES}
 SYMBOLS = {"lam": "λ", "q": "q"}
-MEASURES = ("regression weight", "partial correlation")
+MEASURES = (Scale.REGRESSION_WEIGHT, Scale.PARTIAL_CORRELATION)  # by `Content.inside`
 MISSING = {
     "error": "none: a table with missing values would have been refused",
     "drop": "rows with missing values were left out",
