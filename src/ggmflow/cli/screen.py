@@ -46,7 +46,7 @@ def print_json(run: Path, record: dict[str, Any], post: Posterior, table: pd.Dat
     run, record
         The run directory and its record.
     post, table
-        The posterior and its `entry_table`.
+        The posterior and its `export_table`.
     top
         Number of edges; None: all.
     """
@@ -65,7 +65,7 @@ def print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame, 
     record
         Of the run.
     post, table
-        The posterior and its `entry_table`.
+        The posterior and its `export_table`.
     top
         Number of edges.
     check

@@ -116,8 +116,8 @@ def entry_table(
     columns
         Which columns, in this order: i, j (positions of the two variables in the data), row, column (their names),
         mean, sd, median, lower, upper (of ω_ij), edge, p_positive, edge_probability, association, association_lower,
-        association_upper, rule_probability (of an edge by the rule; missing if it has none), scale (of the association, a
-        value of `Scale`). From p_positive on they are missing for diagonal entries. Only these are computed.
+        association_upper, rule_probability (of an edge by the rule; missing if it has none), scale (of the association,
+        a value of `Scale`). From p_positive on they are missing for diagonal entries. Only these are computed.
     level
         Of the credible intervals.
     threshold
