@@ -246,13 +246,13 @@ def test_only_a_posterior_has_intervals_and_probabilities(small, page):
         page.locator("select").select_option(value)
         assert wait_at_rest(page, model)[2] == 0.01
         for name, text in probabilities.items():
-            assert text not in property_of(page, name, "text") and "by expectation" not in property_of(
+            assert text not in property_of(page, name, "text") and "expected to be false" not in property_of(
                 page, name, "text"
             )
         for name in ("chosen", "clicked", "listed"):
             shown = property_of(page, name, "text")
             assert "pread at T = 0.01, not a credible interval" in shown or "none qualifies" in shown
-        assert "Not the posterior" in page.locator(".note").inner_text()
+        assert "Tempered posterior" in page.locator(".note").inner_text()
         until(page, lambda: "P(edge)" not in listed(page))
     page.locator("select").select_option(next(iter(RULES)))
     before = property_of(page, "trust", "text")
