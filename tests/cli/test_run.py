@@ -40,7 +40,7 @@ from ggmflow.estimator import graphical_flow as estimator
 from ggmflow.storage import archive
 from ggmflow.storage.replace import TEMPORARY
 from ggmflow.train.loop import CHUNK
-from ggmflow.views.export import entry_table
+from ggmflow.views.export import export_table
 from tests.support.models import TABLE
 
 FINISHED = {".lock", EDGES, MODEL, README, RECORD}
@@ -90,7 +90,7 @@ def test_finished_run_has_a_record_and_loads(untrained, table, tmp_path):
     loaded = gf.load_run(run)
     draws = [each.posterior().sample(5, random_state=0) for each in (model, loaded)]
     np.testing.assert_array_equal(*draws)
-    edges, expected = pd.read_csv(run / EDGES), entry_table(loaded.posterior())
+    edges, expected = pd.read_csv(run / EDGES), export_table(loaded.posterior())
     assert len(edges) == expected["edge"].sum()
     assert edges["association"].abs().is_monotonic_decreasing
     assert "ggmflow explore" in (run / README).read_text(encoding="utf-8")

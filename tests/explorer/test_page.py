@@ -18,7 +18,7 @@ from ggmflow.explorer.changes import Changes
 from ggmflow.explorer.server import listen, stop
 from ggmflow.explorer.state import RULES
 from ggmflow.model.conditions import Choice
-from ggmflow.views.export import entry_table
+from ggmflow.views.export import export_table
 from ggmflow.views.pairs import middle, num_draws_of
 from ggmflow.views.surface import Surface
 from tests.support.models import no_training, quick
@@ -243,17 +243,17 @@ def test_only_a_posterior_has_intervals_and_probabilities(small, page):
     check_posterior()
     press(page, 2, "Home", 1)
     page.wait_for_function("Bokeh.documents[0].get_model_by_name('trust').text.includes(', 0.01, num')", timeout=60_000)
-    for label in RULES:  # none of them shows probabilities
-        page.locator("select").select_option(label)
+    for value in RULES:  # none of them shows probabilities
+        page.locator("select").select_option(value)
         assert wait_at_rest(page, model)[2] == 0.01
         for name, text in probabilities.items():
-            assert text not in property_of(page, name, "text") and "by expectation" not in property_of(
+            assert text not in property_of(page, name, "text") and "expected to be false" not in property_of(
                 page, name, "text"
             )
         for name in ("chosen", "clicked", "listed"):
             shown = property_of(page, name, "text")
             assert "pread at T = 0.01, not a credible interval" in shown or "none qualifies" in shown
-        assert "Not the posterior" in page.locator(".note").inner_text()
+        assert "Tempered posterior" in page.locator(".note").inner_text()
         until(page, lambda: "P(edge)" not in listed(page))
     page.locator("select").select_option(next(iter(RULES)))
     before = property_of(page, "trust", "text")
@@ -270,12 +270,13 @@ def test_rules_select_the_edges_of_the_api(blanket, page):
     press(page, 0, "Home", 1)  # where the rules differ most
     page.wait_for_function("Bokeh.documents[0].get_model_by_name('trust').text.includes('(2.0, ')", timeout=60_000)
     found = set()
-    for label, (rule, level) in reversed(RULES.items()):
-        page.locator("select").select_option(label)
-        page.wait_for_function(f"Bokeh.documents[0].get_model_by_name('rule').value == {label!r}")
+    for value, entry in reversed(RULES.items()):
+        page.locator("select").select_option(value)
+        page.wait_for_function(f"Bokeh.documents[0].get_model_by_name('rule').value == {value!r}")
         *condition, num_draws = wait_at_rest(page, model)
         post = model.posterior(*condition, num_draws=num_draws)
-        table = entry_table(post, level, rule)
+        chosen = post.select_edges(entry.key, **entry.parameters)
+        table = export_table(post, entry.parameters.get("level", 0.9), chosen)
         until(page, lambda rule=table.attrs["rule"]: html.escape(rule) in property_of(page, "state", "text"))
         expected = table[table["edge"]].set_index(["row", "column"])
         # The text may be correct already for the view of few draws that was shown before.
@@ -467,7 +468,7 @@ def test_downloads(small, page, tmp_path, button, name):
     if name.endswith("csv"):
         table = pd.read_csv(tmp_path / name)
         assert (table.pop("num_draws") == num_draws).all()
-        pd.testing.assert_frame_equal(table, entry_table(post, 0.9, "f1"), check_dtype=False)
+        pd.testing.assert_frame_equal(table, export_table(post, 0.9, "f1"), check_dtype=False)
         assert {"lam", "q", "temperature", "level", "rule", "scale"} <= set(table)
         own, place = post.select_edges().probability, {name: k for k, name in enumerate(post.names)}
         pairs = table[table["row"] != table["column"]]

@@ -18,11 +18,13 @@ def view(edges):
     return SimpleNamespace(pairs=PAIRS.assign(edge=[k in edges for k in range(6)]), n_edges=len(edges))
 
 
-def test_the_rule_is_that_of_its_label():
+def test_the_level_is_that_of_the_rule():
     state = State(START)
-    assert (state.rule, state.level) == ("f1", 0.9)
-    for state.label, expected in RULES.items():
-        assert (state.rule, state.level) == expected
+    assert (state.rule.key, state.rule.parameters, state.level) == ("f1", {}, 0.9)
+    levels = {}
+    for value, state.rule in RULES.items():
+        levels[value] = state.level
+    assert levels["interval level=0.8"] == 0.8 and levels["interval level=0.95"] == 0.95 and levels["fdr"] == 0.9
 
 
 def test_a_variable_or_a_pair_is_selected_but_not_both():

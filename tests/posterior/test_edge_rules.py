@@ -47,13 +47,14 @@ def test_parameters_that_other_rules_take_are_left_out():
 
 
 def test_menus_show_parameters_and_mark_the_default():
-    assert list(menu_entries()) == [
+    assert [entry.label for entry in menu_entries().values()] == [
         "Highest expected F1 (default)",
         "80 % interval excludes zero",
         "90 % interval excludes zero",
         "95 % interval excludes zero",
         "False discovery rate at most 10 %",
     ]
+    assert list(menu_entries()) == ["f1", "interval level=0.8", "interval level=0.9", "interval level=0.95", "fdr"]
     assert EDGE_RULES["probability"].title() == "P(|association| > 0.1) above 50 %"
 
 
@@ -86,18 +87,31 @@ def test_a_new_rule_selects_edges(new_rule):
     np.testing.assert_array_equal(post.edges(rule="large", size=0.7), larger)
     assert post.select_edges(size=0.2).n_edges == 3  # the parameter names the rule
     assert post.summary(rule="large")["edge"].sum() == post.to_networkx(rule="large").number_of_edges() == 2
-    assert "Mean above 0.5" in menu_entries()
+    assert menu_entries()["large"].label == "Mean above 0.5" and new_rule.explain() == "the mean is large."
+
+
+def test_explanations_contain_the_parameters():
+    assert "its 80 % credible interval" in EDGE_RULES["interval"].explain({"level": 0.8})
+    assert "at most 10 %" in EDGE_RULES["fdr"].explain() and EDGE_RULES["probability"].explain().endswith("above 0.5.")
+
+
+@pytest.mark.parametrize("rule", EDGE_RULES)
+def test_rules_say_whether_they_have_probabilities(rule):
+    Omega = np.array([[2.0, -0.8, 0.3], [-0.8, 2.0, 0.6], [0.3, 0.6, 2.0]])
+    draws = Omega + 0.01 * np.random.default_rng(0).normal(size=(50, 1, 1))
+    post = Posterior(ChainSource(draws), tuple("abc"), np.arange(3), 1.0, 1.0, 1.0, num_draws=50)
+    assert (post.select_edges(rule).probability is not None) == EDGE_RULES[rule].has_probability
 
 
 def test_a_new_rule_is_offered_everywhere():
     """Registered before they are loaded, it is a choice of the command line, the explorer and the report."""
     code = """
 from typing import get_args
-from ggmflow.cli import app
-assert get_args(app.RuleKey) == ("f1", "interval", "fdr", "probability", "large")
-assert "large: the mean is large" in get_args(app.Rule)[1].help
+from ggmflow.cli import options
+assert get_args(options.RuleKey) == ("f1", "interval", "fdr", "probability", "large")
+assert "large: the mean is large" in get_args(options.Rule)[1].help
 from ggmflow.explorer.session import RULES
-assert RULES["Mean above 0.5"] == ("large", 0.9)
+assert RULES["large"] == ("large", {}) and RULES["large"].label == "Mean above 0.5"
 from ggmflow.report import content, text
 assert content.RULES == ("f1", "interval", "fdr", "large") and text.RULE_NAMES["large"] == "Mean above 0.5"
 """

@@ -181,7 +181,7 @@ def test_script_draws_the_start_as_python_does(browser, small, tmp_path):
         context = browser.new_context(java_script_enabled=enabled)
         page = context.new_page()
         page.goto(path.as_uri())
-        texts = [page.locator(f"#{name}").text_content() for name in ("here", "more", "pair-name", "rule-words")]
+        texts = [page.locator(f"#{name}").text_content() for name in ("here", "more", "pair-name", "rule-text")]
         rows = page.locator("#table tbody tr").all_text_contents()
         whiskers = [each.get_attribute("x1") for each in page.locator("#table tbody .whisker").all()]
         paths = [page.locator(f"#{name} .line").get_attribute("d") for name in ("pair-curve", "evidence-curve")]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ggmflow.model.conditions import Choice
+from ggmflow.model.conditions import Boundary, Choice
 from ggmflow.report import text
 
 
@@ -45,7 +45,7 @@ def test_selection_on_a_grid_without_the_choice(small):
 def test_selection_at_a_boundary_is_a_caution(small):
     _, content = small
     i, j = content.start
-    choice = Choice(content.lam[i], content.q[j], ("the upper end of q",))
+    choice = Choice(content.lam[i], content.q[j], (Boundary("q", "high"),))
     cautions = [each.text for each in text.selection(content._replace(choice=choice)) if each.caution]
     assert len(cautions) == 1 and "the evidence is highest at the upper end of q" in cautions[0]
 

@@ -94,11 +94,11 @@ def skip_computation(models: list[gf.GraphicalFlow]) -> None:
         vars(model).update(vars(models[new]))
 
     shared = dict.fromkeys(("lam", "q", "temperature", "level", "rule"), 0.0)
-    replace_functions(run, _fit=fit, entry_table=lambda post: TABLE, load_run=lambda path: None)
+    replace_functions(run, _fit=fit, export_table=lambda post: TABLE, load_run=lambda path: None)
     replace_functions(page, collect=lambda *args: None, render=lambda model, *args: TEXTS[model.lam == 2.0])
     replace_functions(
         export,
-        entry_table=lambda post, *args: TABLE.assign(mean=float(post), **shared),
+        export_table=lambda post, *args: TABLE.assign(mean=float(post), **shared),
         describe=lambda post, table: {"condition": post},
         graphml=lambda post, *args: TEXTS[post].encode(),
     )

@@ -238,7 +238,7 @@ def test_numbers_that_are_none_are_seen():
     """In every kind of answer and every cell, but for those that are documented to be empty."""
     finite, nan = hostile_questions.finite, float("nan")
     bad = [nan, np.float32("inf"), np.array([1.0, nan]), jnp.array([nan]), pd.Series([nan]), (1.0, [nan])]
-    for answer in (*bad, np.array([nan], object), object(), {"a": 1.0}, np.array(1j), np.datetime64("NaT")):
+    for answer in (*bad, np.array([nan], object), object(), {"a": nan}, np.array(1j), np.datetime64("NaT")):
         assert finite(answer), answer
     for answer in (
         None,
@@ -250,6 +250,7 @@ def test_numbers_that_are_none_are_seen():
         np.ones(2),
         jnp.ones(2),
         ("a", [1.0]),
+        {"a": 1.0},
         pd.Series(["a"]),
     ):
         assert finite(answer) is None, answer

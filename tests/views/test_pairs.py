@@ -25,6 +25,14 @@ def test_numbers_equal_those_of_the_posterior(model, kind, rule):
     assert (np.array(TABLE.columns)[seen.pairs["i"]] == seen.pairs["row"]).all()
 
 
+def test_parameters_of_the_rule_are_used(model):
+    fitted = model("full")
+    seen = view(fitted, 2.0, 0.5, rule="fdr", parameters={"rate": 0.4}, num_draws=300)
+    expected = fitted.posterior(2.0, 0.5, num_draws=300).select_edges("fdr", rate=0.4)
+    assert (seen.selection.key, seen.selection.parameters) == ("fdr", {"rate": 0.4})
+    assert seen.level == 0.9 and seen.rule == expected.rule and seen.n_edges == expected.n_edges
+
+
 def test_association_interval_holds_the_quantiles_of_the_draws(model):
     """Unweighted draws of a full matrix: partial correlations are computed from each matrix by itself."""
     post = model("full").posterior(2.0, 0.5, num_draws=400)

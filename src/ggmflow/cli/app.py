@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 
 from ggmflow import __version__
 from ggmflow.cli import options
+from ggmflow.posterior.edge_rules import DEFAULT as DEFAULT_RULE
 
 _UsageError: Any = typer.BadParameter.__bases__[0]  # of click, which newer versions of typer contain
 # A disk, a quota or a file is full, or a disk fails.
@@ -164,7 +165,7 @@ def summary(
     lam: options.Lam = None,
     q: options.Q = None,
     level: options.Level = 0.9,
-    rule: options.Rule = "f1",
+    rule: options.Rule = DEFAULT_RULE,
     refine: options.Refine = False,
     top: options.Top = None,
     as_json: options.AsJson = False,
@@ -213,7 +214,7 @@ def export(
     lam: options.Lam = None,
     q: options.Q = None,
     level: options.Level = 0.9,
-    rule: options.Rule = "f1",
+    rule: options.Rule = DEFAULT_RULE,
     refine: options.Refine = False,
 ) -> None:
     """Write graph, table or draws for other programs."""

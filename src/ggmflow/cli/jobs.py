@@ -25,8 +25,8 @@ from ggmflow.model.conditions import find_ranges
 from ggmflow.posterior.posterior import PoorFitWarning, Posterior
 from ggmflow.posterior.source import DrawsError
 from ggmflow.train.memory import require_memory
-from ggmflow.views.export import entry_table
 from ggmflow.views.export import export as write_export
+from ggmflow.views.export import export_table
 
 # Numbers that single precision cannot hold; data and ranges can cause them.
 NUMERIC = (FloatingPointError, DrawsError)
@@ -49,7 +49,7 @@ def fit(request: requests.FitRequest, given: requests.FitInput) -> None:
         model = _fit(model, request, given)
         with mistakes(*NUMERIC):
             record, post = read_record(output), model.posterior()
-            table = entry_table(post)
+            table = export_table(post)
     if removed := [name for name in earlier if not (output / name).exists()]:
         found.append(f"{', '.join(removed)} of the earlier fit {'was' if len(removed) == 1 else 'were'} removed")
     print_notes(given.notes + found)
@@ -81,7 +81,7 @@ def summary(request: requests.SummaryRequest) -> None:
     """Show the result of a fit."""
     record, model, post = _open(request.posterior)
     with notes(*_IN_SUMMARY) as found, mistakes(*NUMERIC):
-        table = entry_table(post, *request.edges)
+        table = export_table(post, *request.edges)
     print_notes(found)
     if request.as_json:
         print_json(request.posterior.run, record, post, table, request.top)

@@ -54,7 +54,7 @@ from ggmflow.storage import archive
 from ggmflow.storage.json_values import plain
 from ggmflow.storage.replace import TEMPORARY, write_text
 from ggmflow.train import status as train_status
-from ggmflow.views.export import csv_text, edge_table, entry_table
+from ggmflow.views.export import csv_text, edge_table, export_table
 
 _ATTEMPTS = 4  # to read a run while its fit is being replaced, which takes a moment
 _FAILURES = (FloatingPointError, DrawsError, MemoryError)
@@ -214,7 +214,7 @@ def _fit(model: GraphicalFlow, scatter: Scatter, path: Path) -> None:
 def _write_results(model: GraphicalFlow, path: Path, record: dict[str, Any]) -> None:
     post = model.posterior()  # chooses λ and q, which are saved with the model
     model.save(path / MODEL)
-    write_text(path / EDGES, csv_text(edge_table(entry_table(post))))
+    write_text(path / EDGES, csv_text(edge_table(export_table(post))))
     data = record["data"]
     size = {"rows": f"{data['rows']:g}", "d": len(data["columns"])}
     write_text(path / README, _README.format(version=archive.versions()["ggmflow"], file=data["file"], **size))

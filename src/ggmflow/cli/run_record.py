@@ -231,8 +231,8 @@ def start_in(path: Path, resume: bool, force: bool) -> tuple[Start, dict[str, An
     run = shown_path(path)
     if status is Status.FINISHED:
         raise RunError(run, f"{run} holds a finished fit", _ANOTHER, Advice("replace it with", {"force": True}))
-    resume = Advice("resume it with", {"resume": True})
-    raise RunError(run, f"{run} holds a fit that is not finished", resume, BEGIN_AGAIN)
+    continue_it = Advice("resume it with", {"resume": True})
+    raise RunError(run, f"{run} holds a fit that is not finished", continue_it, BEGIN_AGAIN)
 
 
 def nothing_to_resume(path: Path) -> bool:

@@ -18,6 +18,7 @@ from ggmflow.cli.terminal import duration, plain_text, print_line
 from ggmflow.data.findings import DataCheck, Kind, Severity, sentences
 from ggmflow.errors.advice import Surface
 from ggmflow.posterior.posterior import Posterior
+from ggmflow.posterior.tables import Scale
 from ggmflow.posterior.weights import Verdict
 from ggmflow.train.status import Status
 from ggmflow.views.export import describe, edge_table, records, strongest
@@ -48,7 +49,7 @@ def print_json(run: Path, record: dict[str, Any], post: Posterior, table: pd.Dat
     run, record
         The run directory and its record.
     post, table
-        The posterior and its `entry_table`.
+        The posterior and its `export_table`.
     top
         Number of edges; None: all.
     """
@@ -67,7 +68,7 @@ def print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame, 
     record
         Of the run.
     post, table
-        The posterior and its `entry_table`.
+        The posterior and its `export_table`.
     top
         Number of edges.
     check
@@ -148,7 +149,7 @@ def _training(record: dict[str, Any]) -> str:
 
 
 def _edge_table(edges: pd.DataFrame, level: float, title: str) -> Table:
-    outside = "regression weight" in edges["scale"].to_list()
+    outside = Scale.REGRESSION_WEIGHT in edges["scale"].to_list()
     table = Table(title=f"\n{title}", title_justify="left", title_style="bold", caption_justify="left")
     table.add_column("pair", overflow="fold")
     table.add_column("association" if outside else "partial correlation", justify="right")
@@ -159,7 +160,7 @@ def _edge_table(edges: pd.DataFrame, level: float, title: str) -> Table:
         table.caption = "* the second variable is outside the query: weight in a regression of the first on all others"
     for edge in records(edges):
         value, low, high = edge["association"], edge["association_lower"], edge["association_upper"]
-        star = "*" if edge["scale"] == "regression weight" else " " if outside else ""
+        star = "*" if edge["scale"] == Scale.REGRESSION_WEIGHT else " " if outside else ""
         table.add_row(
             plain_text(f"{edge['row']} – {edge['column']}"),
             Text(f"{value:+.2f}{star}", style="blue" if value > 0 else "dark_orange"),

@@ -47,7 +47,11 @@ class Controls:
         if model.temperatures_ and not self.temperature.disabled:
             self.temperature.step = self.temperature.end - self.temperature.start
         self.rule = Select(
-            options=list(RULES), value=next(iter(RULES)), title="What makes an edge", name="rule", **_WIDE
+            options=[(value, entry.label) for value, entry in RULES.items()],
+            value=next(iter(RULES)),
+            title="Edge rule",
+            name="rule",
+            **_WIDE,
         )
         self.best = Button(
             label="Go to the highest evidence", visible=prepared.surface is not None, name="best", **_WIDE

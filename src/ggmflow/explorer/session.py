@@ -22,9 +22,9 @@ from ggmflow.explorer.changes import Changes
 from ggmflow.explorer.layout import Controls, Panels, make_page
 from ggmflow.explorer.panels.associations import Forest
 from ggmflow.explorer.prepared import Prepared
-from ggmflow.explorer.state import COLUMNS, State, rounded_condition
+from ggmflow.explorer.state import COLUMNS, RULES, State, rounded_condition
 from ggmflow.views import pairs
-from ggmflow.views.export import csv_text, entry_table, graphml
+from ggmflow.views.export import csv_text, export_table, graphml
 
 _THROTTLE = 12  # ms: moves that arrive within this time are drawn once
 _REST = 300  # ms without a move, after which the page is at rest
@@ -171,11 +171,13 @@ class Session:
     def _read_controls(self) -> None:
         values = (float(slider.value) for slider in self.controls.sliders)
         self.state.condition = rounded_condition(self.model, *values)
-        self.state.label = str(self.controls.rule.value)
+        self.state.rule = RULES[self.controls.rule.value]
 
     def _view(self, lam: float, q: float, temperature: float, num_draws: int) -> pairs.View:
-        rule, level = self.state.rule, self.state.level
-        return pairs.view(self.model, lam, q, temperature, rule=rule, level=level, num_draws=num_draws)
+        (rule, parameters), level = self.state.rule, self.state.level
+        return pairs.view(
+            self.model, lam, q, temperature, rule=rule, parameters=parameters, level=level, num_draws=num_draws
+        )
 
     def _draw(self, start: float | None = None) -> None:
         """Fill all panels from the present view.
@@ -216,7 +218,7 @@ class Session:
         """Count the edges at one more λ, if any is left, and schedule the next one."""
         self.counting = None
         _, q, T = self.state.condition
-        counts = self.edge_counts.setdefault((q, T, self.state.label), {})
+        counts = self.edge_counts.setdefault((q, T, self.state.rule.value), {})
         left = [lam for lam in np.geomspace(*self.model.lam_range_, _COUNTED).tolist() if lam not in counts]
         if left:
             few = min(4 * pairs.num_draws_of(self.model, quick=True), pairs.num_draws_of(self.model))
@@ -229,7 +231,7 @@ class Session:
     # ------------------------------------------------------------------------------------------------------ downloads
     def _save_graph(self) -> None:
         try:
-            content = graphml(self.view.posterior, self.state.level, self.state.rule)
+            content = graphml(self.view.posterior, self.view.level, self.view.selection)
         except ValueError as error:
             self._show("listed", texts.heading("Edges", html.escape(str(error)), style="poor"))
             self.changes.send()
@@ -237,7 +239,7 @@ class Session:
             self._save("graph.graphml", "application/xml", content.decode())
 
     def _save_table(self) -> None:
-        table = entry_table(self.view.posterior, self.state.level, self.state.rule)
+        table = export_table(self.view.posterior, self.view.level, self.view.selection)
         table["num_draws"] = self.view.posterior.num_draws  # a page in motion has fewer than one at rest
         self._save("summary.csv", "text/csv", csv_text(table))
 

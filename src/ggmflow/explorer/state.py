@@ -1,4 +1,4 @@
-"""The values that decide what a page shows: condition, edge rule, selected variable or pair, order of the table.
+"""State of a page: condition, edge rule, selected variable or pair, order of the table.
 
 λ, q and T are rounded to the digits of the line of Python on the page, so the page shows exactly
 ``model.posterior(lam, q, temperature, num_draws=...)`` of that line.
@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Int
 
 from ggmflow.estimator.graphical_flow import GraphicalFlow
-from ggmflow.posterior.edge_rules import menu_entries
+from ggmflow.posterior.edge_rules import MenuEntry, menu_entries
 from ggmflow.views.pairs import View
 
-# The menu of edge rules: label → key of the rule, and level of the intervals.
-RULES = {label: (rule.key, values.get("level", 0.9)) for label, (rule, values) in menu_entries().items()}
+RULES = menu_entries()  # value in the menu of edge rules → rule and parameters
+_LEVEL = 0.9  # of the intervals, for rules without a level
 # Columns of the table of edges, with their titles.
 COLUMNS = {
     "row": "variable",
@@ -28,13 +28,13 @@ COLUMNS = {
 
 @dataclass
 class State:
-    """What a page shows.
+    """State of a page.
 
     Attributes
     ----------
     condition : (λ, q, T)
-    label : str
-        Of the edge rule, a key of `RULES`.
+    rule : MenuEntry
+        The edge rule and its parameters.
     node, pair : int or None
         The selected variable, or the selected row of `View.pairs`; at most one of them is set.
     pinned : set of int
@@ -45,7 +45,7 @@ class State:
     """
 
     condition: tuple[float, float, float]
-    label: str = next(iter(RULES))
+    rule: MenuEntry = field(default_factory=lambda: next(iter(RULES.values())))
     node: int | None = None
     pair: int | None = None
     pinned: set[int] = field(default_factory=set)
@@ -53,14 +53,9 @@ class State:
     descending: bool = True
 
     @property
-    def rule(self) -> str:
-        """The edge rule, as in `Posterior.select_edges`."""
-        return RULES[self.label][0]
-
-    @property
     def level(self) -> float:
-        """Of the intervals."""
-        return RULES[self.label][1]
+        """Of the intervals: that of the rule, if it has one."""
+        return self.rule.parameters.get("level", _LEVEL)
 
     def select(self, *, node: int | None = None, pair: int | None = None) -> None:
         """Select a variable, a pair, or nothing."""

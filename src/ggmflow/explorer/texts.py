@@ -10,6 +10,7 @@ import numpy as np
 
 from ggmflow.explorer.prepared import Prepared
 from ggmflow.posterior.edge_rules import EDGE_RULES
+from ggmflow.posterior.tables import Scale
 from ggmflow.views.pairs import View
 
 LEGEND = (
@@ -37,7 +38,7 @@ def page_heading(prepared: Prepared) -> str:
 def evidence_heading(prepared: Prepared) -> str:
     """Title of the plane of (λ, q)."""
     if prepared.surface is None:
-        return heading("Where we are", "drag the ring; no evidence computed")
+        return heading("Current λ and q", "drag the ring; no evidence computed")
     return heading("Evidence", "drag the ring; ★ is the best")
 
 
@@ -47,12 +48,12 @@ def edge_summary(view: View) -> str:
     summary = f"<h2>{count}</h2> of {len(view.pairs)} pairs ({view.density:.1%})"
     if view.temperature != 1:
         return (
-            f"{summary}<div class=note>Not the posterior but a sharper one, at T&nbsp;=&nbsp;{view.temperature:g}: too "
-            "narrow for intervals and probabilities. Edges are those of the rule on the left, applied to these draws."
-            "</div>"
+            f"{summary}<div class=note>Tempered posterior at T&nbsp;=&nbsp;{view.temperature:g}: narrower than the "
+            "posterior, so not for intervals and probabilities. Edges are those of the rule on the left, applied to these "
+            "draws.</div>"
         )
     if view.n_edges and not EDGE_RULES[view.selection.key].states_fdr:
-        summary += f", {view.expected_fdr:.0%} of them false by expectation"
+        summary += f", {view.expected_fdr:.0%} of them expected to be false"
     return f"{summary}<br><span class=faint>{html.escape(view.rule)}</span>"
 
 
@@ -97,7 +98,7 @@ def pair_heading(view: View, pair: int, is_partial_correlation: bool) -> str:
     """
     row = view.pairs.iloc[pair]
     names = " – ".join(html.escape(str(row[side])) for side in ("row", "column"))
-    scale = "partial correlation" if is_partial_correlation else "regression weight"
+    scale = Scale.PARTIAL_CORRELATION if is_partial_correlation else Scale.REGRESSION_WEIGHT
     more = f"P(positive) = {row['p_positive']:.2f}" if view.temperature == 1 else _spread(view)
     interval = f"[{row['lower']:+.3f}, {row['upper']:+.3f}], {more}"
     return f"{heading(names, scale)}<br><b>{row['association']:+.3f}</b> <span class=faint>{interval}</span>"

@@ -41,6 +41,7 @@ from ggmflow.plot.style import (
     short,
 )
 from ggmflow.plot.ticks import set_names
+from ggmflow.posterior.edge_rules import DEFAULT, EDGE_RULES
 from ggmflow.posterior.edges import EdgeSelection
 from ggmflow.posterior.posterior import Posterior
 
@@ -164,7 +165,7 @@ def against_graphical_lasso(
 
 def edge_ranking(
     post: Posterior,
-    edges: EdgeSelection | str = "f1",
+    edges: EdgeSelection | str = DEFAULT,
     *,
     count: int = 25,
     title: str | None = None,
@@ -177,7 +178,7 @@ def edge_ranking(
     post
         The posterior.
     edges
-        A rule of `Posterior.select_edges` that has probabilities ("f1", "fdr", "probability"), or its result.
+        A rule of `Posterior.select_edges` that has probabilities (`EdgeRule.has_probability`), or its result.
     count
         Number of pairs to draw.
     title
@@ -191,7 +192,8 @@ def edge_ranking(
     """
     chosen = post.select_edges(edges) if isinstance(edges, str) else edges
     if chosen.probability is None:
-        raise ValueError("the rule 'interval' has no probabilities: use 'f1', 'fdr' or 'probability'")
+        usable = ", ".join(rule.key for rule in EDGE_RULES.values() if rule.has_probability)
+        raise ValueError(f"the rule {chosen.key!r} has no probabilities: use one of {usable}")
     if chosen.edges.shape != (len(post.query), len(post.names)):
         raise ValueError(f"these edges have shape {chosen.edges.shape}, not {(len(post.query), len(post.names))}")
     pairs = all_pairs(post.query, len(post.names))

@@ -14,6 +14,7 @@ from matplotlib.patheffects import withStroke
 from ggmflow.model.precision import partial_correlation
 from ggmflow.plot.pairs import joined_pairs, scale_name
 from ggmflow.plot.style import NEGATIVE, NEUTRAL, POSITIVE, SMALL, inches, legend_below, new_axes, overlaps, set_title
+from ggmflow.posterior.edge_rules import DEFAULT
 from ggmflow.posterior.edges import EdgeSelection
 from ggmflow.posterior.posterior import Posterior
 from ggmflow.views.layout import circle_layout, network_layout
@@ -27,7 +28,7 @@ def network(
     edges: EdgeSelection | Bool[np.ndarray, "s d"] | None = None,
     names: Sequence[str] | None = None,
     *,
-    rule: str = "f1",
+    rule: str = DEFAULT,
     highlight: Bool[np.ndarray, "s d"] | None = None,
     positions: Float[np.ndarray, "d 2"] | None = None,
     isolated: bool | None = None,

@@ -155,8 +155,8 @@ def ask(
             poor.append((weights.ess, f"{post.condition_text}: {weights}"))
     if poor:
         message = (
-            f"at {len(poor)} of {len(answers)} conditions the fitted distribution is a poor stand-in for the "
-            f"posterior; the worst is at {min(poor)[1]}. See plot.fit_quality(model)"
+            f"at {len(poor)} of {len(answers)} conditions the fitted distribution approximates the posterior "
+            f"poorly; the worst is at {min(poor)[1]}. See plot.fit_quality(model)"
         )
         warnings.warn(message, PoorFitWarning, stacklevel=3)
     return answers

@@ -75,6 +75,10 @@ class EdgeRule:
         Values of the parameters for which menus offer the rule; none: menus do not offer it.
     states_fdr
         Whether the text of a selection states a false discovery rate.
+    has_probability
+        Whether `select` returns probabilities of an edge.
+    explanation
+        A sentence for readers of a report, with its parameters in braces as in `label`; empty: `help`.
     """
 
     key: str
@@ -84,6 +88,8 @@ class EdgeRule:
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     menu: tuple[Mapping[str, float], ...] = ({},)
     states_fdr: bool = False
+    has_probability: bool = False
+    explanation: str = ""
 
     @property
     def defaults(self) -> dict[str, float]:
@@ -98,12 +104,44 @@ class EdgeRule:
         >>> EDGE_RULES["interval"].title({"level": 0.8})
         '80 % interval excludes zero'
         """
-        numbers = self.defaults | dict(values or {})
+        return self._filled(self.label, values) + (" (default)" if self.key == DEFAULT else "")
+
+    def explain(self, values: Mapping[str, float] | None = None) -> str:
+        """The explanation with given values of the parameters, otherwise the defaults."""
+        return self._filled(self.explanation, values) if self.explanation else f"{self.help}."
+
+    def _filled(self, text: str, values: Mapping[str, float] | None) -> str:
+        """The text with the parameters in place of their names in braces."""
         shown = {
             name: f"{100 * number:g} %" if self.parameters[name].bounded else f"{number:g}"
-            for name, number in numbers.items()
+            for name, number in (self.defaults | dict(values or {})).items()
         }
-        return self.label.format(**shown) + (" (default)" if self.key == DEFAULT else "")
+        return text.format(**shown)
+
+
+class MenuEntry(NamedTuple):
+    """A rule as menus offer it.
+
+    Attributes
+    ----------
+    key
+        Of the rule.
+    parameters
+        Values of its parameters; a parameter that is missing has its default.
+    """
+
+    key: str
+    parameters: Mapping[str, float]
+
+    @property
+    def value(self) -> str:
+        """Identifies the entry in a menu."""
+        return " ".join([self.key, *(f"{name}={number!r}" for name, number in self.parameters.items())])
+
+    @property
+    def label(self) -> str:
+        """Text of the entry."""
+        return EDGE_RULES[self.key].title(self.parameters)
 
 
 # ------------------------------------------------------------------------------------------------------------ the rules
@@ -137,6 +175,10 @@ def _probability(scored: "ScoredPairs", threshold: float, cut: float) -> ChosenP
     return ChosenPairs(probability > cut, probability, f"P(|association| > {threshold:g}) > {cut:g}")
 
 
+_RATE = Parameter(0.1, "highest expected share of false edges")
+_THRESHOLD = Parameter(0.1, "size of an association that counts", bounded=False)
+_CUT = Parameter(0.5, "probability above which a pair is an edge")
+
 EDGE_RULES: dict[str, EdgeRule] = {
     rule.key: rule
     for rule in (
@@ -146,6 +188,9 @@ EDGE_RULES: dict[str, EdgeRule] = {
             "the set of highest expected F1 in a two-group model of all pairs",
             _highest_f1,
             states_fdr=True,
+            has_probability=True,
+            explanation="It compares each pair with the distribution expected for pairs without an edge, and balances "
+            "missed edges against false ones.",
         ),
         EdgeRule(
             "interval",
@@ -154,25 +199,26 @@ EDGE_RULES: dict[str, EdgeRule] = {
             _interval,
             {"level": Parameter(0.9, "level of the credible intervals")},
             menu=({"level": 0.8}, {"level": 0.9}, {"level": 0.95}),
+            explanation="A pair is an edge if its {level} credible interval excludes zero; other pairs do not matter.",
         ),
         EdgeRule(
             "fdr",
             "False discovery rate at most {rate}",
-            "the largest set whose expected false discovery rate in the two-group model is at most 0.1",
+            f"the largest set whose expected false discovery rate in the two-group model is at most {_RATE.default:g}",
             _false_discovery_rate,
-            {"rate": Parameter(0.1, "highest expected share of false edges")},
+            {"rate": _RATE},
             states_fdr=True,
+            has_probability=True,
+            explanation="The largest set of pairs of which at most {rate} are expected to be false.",
         ),
         EdgeRule(
             "probability",
             "P(|association| > {threshold}) above {cut}",
-            "P(|association| > 0.1) is above 0.5",
+            f"P(|association| > {_THRESHOLD.default:g}) is above {_CUT.default:g}",
             _probability,
-            {
-                "threshold": Parameter(0.1, "size of an association that counts", bounded=False),
-                "cut": Parameter(0.5, "probability above which a pair is an edge"),
-            },
+            {"threshold": _THRESHOLD, "cut": _CUT},
             menu=(),
+            has_probability=True,
         ),
     )
 }
@@ -218,9 +264,10 @@ def own_parameters(key: str, **given: float) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name in parameters}
 
 
-def menu_entries() -> dict[str, tuple[EdgeRule, Mapping[str, float]]]:
-    """Label → rule and values of its parameters, for every entry of a menu."""
-    return {rule.title(values): (rule, values) for rule in EDGE_RULES.values() for values in rule.menu}
+def menu_entries() -> dict[str, MenuEntry]:
+    """All entries of a menu, by their values."""
+    entries = (MenuEntry(rule.key, values) for rule in EDGE_RULES.values() for values in rule.menu)
+    return {entry.value: entry for entry in entries}
 
 
 def _check_number(name: str, value: object, bounded: bool) -> None:

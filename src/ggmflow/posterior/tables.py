@@ -1,6 +1,7 @@
 """The table of the entries of Ω: one row per free entry, from which summary, exports and views take their columns."""
 
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
@@ -10,8 +11,6 @@ from ggmflow.posterior.arguments import check_tails
 from ggmflow.posterior.diagnostics import Diagnostics
 from ggmflow.posterior.edges import EdgeSelection
 from ggmflow.posterior.weighted_draws import WeightedDraws
-
-PARTIAL_CORRELATION, REGRESSION_WEIGHT = "partial correlation", "regression weight"  # scales of an association
 
 SUMMARY = (
     "row",
@@ -28,6 +27,13 @@ SUMMARY = (
     "association_lower",
     "association_upper",
 )
+
+
+class Scale(StrEnum):
+    """The scale of an association: of two query variables, or of a query variable and another one."""
+
+    PARTIAL_CORRELATION = "partial correlation"
+    REGRESSION_WEIGHT = "regression weight"
 
 
 class _Columns:
@@ -61,8 +67,8 @@ class _Columns:
 
     @property
     def scale(self) -> np.ndarray:
-        """What the association is."""
-        scale = np.where(self.free.inside, PARTIAL_CORRELATION, REGRESSION_WEIGHT).astype(object)
+        """Scale of each association."""
+        scale = np.where(self.free.inside, Scale.PARTIAL_CORRELATION, Scale.REGRESSION_WEIGHT).astype(object)
         scale[self.free.diagonal] = None
         return scale
 
@@ -110,9 +116,8 @@ def entry_table(
     columns
         Which columns, in this order: i, j (positions of the two variables in the data), row, column (their names),
         mean, sd, median, lower, upper (of ω_ij), edge, p_positive, edge_probability, association, association_lower,
-        association_upper, rule_probability (of an edge by the rule; missing if it has none), scale ("partial
-        correlation" or "regression weight": the kind of association). From p_positive on they are missing for diagonal
-        entries. Only these are computed.
+        association_upper, rule_probability (of an edge by the rule; missing if it has none), scale (of the association,
+        a value of `Scale`). From p_positive on they are missing for diagonal entries. Only these are computed.
     level
         Of the credible intervals.
     threshold

@@ -47,8 +47,8 @@
     setText("here-fdr", percent(point.expected_fdr[state.rule]));
     setText("here-badge", point.verdict_name);
     if (get("here-badge")) get("here-badge").className = `badge ${point.verdict}`;
-    setText("here-words", point.trust);
-    setText("rule-words", `At λ = ${short(lam[state.i])}, q = ${short(q[state.j])}, an edge is: ${point.rule[state.rule]}.`);
+    setText("here-text", point.trust);
+    setText("rule-text", `At λ = ${short(lam[state.i])}, q = ${short(q[state.j])}, an edge is: ${point.rule[state.rule]}.`);
     for (const [name, axis, k] of [["lam", lam, state.i], ["q", q, state.j]]) {
       if (!sliders[name]) continue;
       sliders[name].value = k;
@@ -88,9 +88,9 @@
       if (find("measure")) find("measure").textContent = content.measures[pairs[k][2]];
       return row;
     }));
-    const what = get("all").checked ? "pairs" : "edges", count = content.points[here()].n_edges[state.rule], kept = edgesInPage();
-    const listed = order.length > shown.length ? `The ${shown.length} strongest of ${order.length} ${what} are listed.`
-      : order.length ? `${order.length} ${order.length === 1 ? what.slice(0, -1) : what}.` : `No ${what} here.`;
+    const [one, many] = get("all").checked ? ["pair", "pairs"] : ["edge", "edges"], count = content.points[here()].n_edges[state.rule], kept = edgesInPage();
+    const listed = order.length > shown.length ? `The ${shown.length} strongest of ${order.length} ${many} are listed.`
+      : order.length ? `${order.length} ${order.length === 1 ? one : many}.` : `No ${many} here.`;
     setText("more", listed + (kept < count ? ` This page holds ${kept} of the ${count} edges of this point.` : ""));
     get("rest").hidden = order.length <= shown.length;
   }

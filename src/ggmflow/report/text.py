@@ -11,17 +11,19 @@ from ggmflow.data.findings import DataCheck, sentences
 from ggmflow.errors.advice import Surface
 from ggmflow.model.conditions import Choice
 from ggmflow.posterior.edge_rules import EDGE_RULES
+from ggmflow.posterior.tables import Scale
 from ggmflow.posterior.weights import Verdict
 from ggmflow.report.content import RULES, Content, Point
 
-VERDICTS = {"good": "Good", "fair": "Fair", "poor": "Poor"}
+VERDICTS = {Verdict.GOOD: "Good", Verdict.FAIR: "Fair", Verdict.POOR: "Poor", Verdict.MOVING: "Moving"}
 RULE_NAMES = {key: EDGE_RULES[key].title() for key in RULES}
+RULE_EXPLANATIONS = {key: EDGE_RULES[key].explain() for key in RULES}
 SYMBOLS = {"lam": "λ", "q": "q"}
-MEASURES = ("regression weight", "partial correlation")
+MEASURES = (Scale.REGRESSION_WEIGHT, Scale.PARTIAL_CORRELATION)  # by `Content.inside`
 MISSING = {
-    "error": "none: a table with missing values would have been refused",
+    "error": "none: the fit does not accept missing values with this setting",
     "drop": "rows with missing values were left out",
-    "em": "replaced by what the other values of the row let expect (EM); intervals are then a little too narrow",
+    "em": "replaced by their expected values given the rest of the row (EM); intervals are then a little too narrow",
 }
 # Limits of log evidence below the best that share a colour, and their meaning.
 STEPS = {-1.0: "as good as the best", -3.0: "up to 20 times less probable", -5.0: "up to 150 times", -10.0: "far less"}
@@ -86,10 +88,11 @@ def trust(point: Point, content: Content) -> str:
     effective = f"{point.ess * content.num_draws:.0f} of {content.num_draws} draws are effective"
     khat = f"Pareto k̂ = {point.khat:.2f} (should be below {content.khat_limit:.2g})"
     meaning = {
-        "good": "The numbers here can be used as they are.",
-        "fair": "Few draws would count once they are weighted: the last digits may be off.",
-        "poor": "Weights cannot correct the fitted distribution here, so it is shown as it is. It may still be near: "
-        "ggmflow summary --refine gives exact draws and says how far off it was.",
+        Verdict.GOOD: "The numbers here can be used as they are.",
+        Verdict.FAIR: "Few draws are effective after weighting: the last digits may be off.",
+        Verdict.POOR: "Weights cannot correct the fitted distribution here, so it is shown as it is. It may still be "
+        "accurate: ggmflow summary --refine gives exact draws and says how far off it was.",
+        Verdict.MOVING: "The chains still change from sweep to sweep: they need more sweeps.",
     }[point.verdict]
     return f"{effective}, {khat}. {meaning}"
 
@@ -108,7 +111,7 @@ def reliability(content: Content) -> str:
 
 def training(status: str, steps: int, skipped: int) -> str:
     """How training ended, and after how many steps."""
-    ends = {"finished": "ran to its end", "stopped early": "stopped when there was no more to gain"}
+    ends = {"finished": "ran to its end", "stopped early": "stopped early because the ELBO no longer improved"}
     end = ends.get(status, "was interrupted; this is the best model so far")
     not_finite = f", {skipped} of them skipped because their gradient was not finite" if skipped else ""
     return f"Training {end}: {steps} steps{not_finite}."
@@ -123,14 +126,14 @@ def data_check(check: DataCheck | None) -> tuple[str, list[str]]:
         None for a model that was fitted without a data check.
     """
     if check is None:
-        return "The data were not checked: this model was made without it.", []
+        return "The data were not checked before this fit.", []
     lines = [f"{line[0].upper()}{line[1:]}." for line in sentences(check, Surface.REPORT)]
     size = f"{check.n_rows:g} rows of {count(check.n_columns, 'variable')}"
     if not lines:
-        return f"A look at the {size} before the fit: nothing unusual was found.", []
+        return f"The data check of {size} found nothing unusual.", []
     if check.serious:
-        return f"A look at the {size} before the fit found something that can make or hide edges by itself:", lines
-    return f"A look at the {size} before the fit found:", lines
+        return f"The data check of {size} found something that can make or hide edges by itself:", lines
+    return f"The data check of {size} found:", lines
 
 
 # ------------------------------------------------------------------------------------------------------------- evidence
@@ -200,8 +203,8 @@ def _without_choice(content: Content, start: str) -> Paragraph:
             "chosen, needs temperature 1, the posterior itself."
         )
     return Paragraph(
-        f"{reason} This page therefore starts in the middle of the grid, at {start}: a place to look from, not a "
-        "choice."
+        f"{reason} This page therefore starts in the middle of the grid, at {start}: this point was not "
+        "selected by evidence."
     )
 
 

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from ggmflow.posterior import tables
-from ggmflow.posterior.edge_rules import own_parameters
+from ggmflow.posterior.edge_rules import DEFAULT, own_parameters
+from ggmflow.posterior.edges import EdgeSelection
 from ggmflow.posterior.posterior import Posterior
 from ggmflow.storage.archive import versions
 from ggmflow.storage.json_values import plain
@@ -36,8 +37,8 @@ _BLOCK = 2**16
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def entry_table(post: Posterior, level: float = 0.9, rule: str = "f1") -> pd.DataFrame:
-    """`Posterior.summary` with what the association is, and the condition in every row.
+def export_table(post: Posterior, level: float = 0.9, rule: str | EdgeSelection = DEFAULT) -> pd.DataFrame:
+    """`Posterior.summary` with the scale of each association, and the condition in every row.
 
     Parameters
     ----------
@@ -46,17 +47,20 @@ def entry_table(post: Posterior, level: float = 0.9, rule: str = "f1") -> pd.Dat
     level
         Of the credible intervals.
     rule
-        What makes an edge, as in `Posterior.select_edges`.
+        Edge rule of `Posterior.select_edges`, or its result.
 
     Returns
     -------
     DataFrame
-        Columns row, column, association, association_lower, association_upper, scale ("partial correlation" or
-        "regression weight"; missing, as they are, for a diagonal entry), edge, edge_probability (that |association| >
+        Columns row, column, association, association_lower, association_upper, scale (a value of
+        `tables.Scale`; missing, as they are, for a diagonal entry), edge, edge_probability (that |association| >
         0.1), p_positive, rule_probability (of an edge by the rule; missing if it has none), mean, sd, median, lower,
         upper (of ω_ij), lam, q, temperature, level, rule. `attrs` as in `summary`.
     """
-    chosen = post.select_edges(rule, **own_parameters(rule, level=level))
+    if isinstance(rule, EdgeSelection):
+        chosen = rule
+    else:
+        chosen = post.select_edges(rule, **own_parameters(rule, level=level))
     table = tables.entry_table(post.draws, chosen, post.diagnostics(), _FIRST, level=level)
     condition = {"lam": post.lam, "q": post.q, "temperature": post.temperature, "level": float(level)}
     for name, value in (condition | {"rule": table.attrs["rule"]}).items():
@@ -65,14 +69,14 @@ def entry_table(post: Posterior, level: float = 0.9, rule: str = "f1") -> pd.Dat
 
 
 def strongest(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the pairs of an `entry_table`, strongest first."""
+    """Return the pairs of an `export_table`, strongest first."""
     strength = np.abs(table["association"].to_numpy())
     order = np.argsort(-strength, kind="stable")[: np.count_nonzero(strength >= 0)]  # the diagonal is NaN, and last
     return table.take(order).reset_index(drop=True)
 
 
 def edge_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the edges of an `entry_table`, strongest first."""
+    """Return the edges of an `export_table`, strongest first."""
     return strongest(table.take(np.flatnonzero(table["edge"])))
 
 
@@ -84,7 +88,7 @@ def describe(post: Posterior, table: pd.DataFrame) -> dict[str, Any]:
     post
         The posterior.
     table
-        Its `entry_table`.
+        Its `export_table`.
     """
     names = ("level", "threshold", "rule", "expected_fdr")
     return plain(
@@ -102,7 +106,7 @@ def describe(post: Posterior, table: pd.DataFrame) -> dict[str, Any]:
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of an `entry_table` without the columns that are equal in all rows."""
+    """Return the rows of an `export_table` without the columns that are equal in all rows."""
     shared = ["lam", "q", "temperature", "level", "rule"]
     return plain(table.drop(columns=shared).to_dict(orient="records"))
 
@@ -114,7 +118,7 @@ def csv_text(table: pd.DataFrame) -> str:
     return table.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC if odd else csv.QUOTE_MINIMAL)
 
 
-def graphml(post: Posterior, level: float | None = 0.9, rule: str | None = "f1") -> bytes:
+def graphml(post: Posterior, level: float | None = 0.9, rule: str | EdgeSelection | None = DEFAULT) -> bytes:
     """Return the graph of the edges, with its condition, as the bytes of a GraphML file.
 
     Parameters
@@ -142,11 +146,11 @@ def _write_graphml(post: Posterior, path: str | os.PathLike[str], level: float, 
 
 
 def _write_csv(post: Posterior, path: str | os.PathLike[str], level: float, rule: str) -> None:
-    write_text(path, csv_text(entry_table(post, level, rule)))
+    write_text(path, csv_text(export_table(post, level, rule)))
 
 
 def _write_json(post: Posterior, path: str | os.PathLike[str], level: float, rule: str) -> None:
-    table = entry_table(post, level, rule)
+    table = export_table(post, level, rule)
     content = describe(post, table) | {"entries": records(table)}
     write_text(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
@@ -172,7 +176,9 @@ FORMATS: dict[str, tuple[str, Callable[[Posterior, str | os.PathLike[str], float
 }
 
 
-def export(post: Posterior, path: str | os.PathLike[str], format: str, *, level: float = 0.9, rule: str = "f1") -> None:
+def export(
+    post: Posterior, path: str | os.PathLike[str], format: str, *, level: float = 0.9, rule: str = DEFAULT
+) -> None:
     """Write a posterior to a file.
 
     Parameters

@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import minimum_spanning_tree, shortest_path
 from scipy.stats import qmc
 
 from ggmflow.estimator.graphical_flow import GraphicalFlow
+from ggmflow.posterior.edge_rules import DEFAULT
 from ggmflow.posterior.edges import EdgeSelection
 from ggmflow.posterior.posterior import PoorFitWarning, Posterior
 from ggmflow.views.pairs import middle, num_draws_of
@@ -23,7 +24,7 @@ _FAR = 2.0  # length of a link that is not an edge; an edge has length 1
 
 
 def network_layout(
-    source: Posterior | GraphicalFlow, edges: EdgeSelection | Bool[np.ndarray, "s d"] | str = "f1"
+    source: Posterior | GraphicalFlow, edges: EdgeSelection | Bool[np.ndarray, "s d"] | str = DEFAULT
 ) -> Float[np.ndarray, "d 2"]:
     """Return positions of all d variables, always the same for the same posterior.
 

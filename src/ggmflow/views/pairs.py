@@ -5,7 +5,8 @@ All views are computed from the same noise, so they change smoothly with λ, q a
 """
 
 import warnings
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from jaxtyping import Float
 
 from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.posterior.diagnostics import PoorFitWarning
-from ggmflow.posterior.edge_rules import own_parameters
+from ggmflow.posterior.edge_rules import DEFAULT, own_parameters
 from ggmflow.posterior.edges import EdgeSelection
 from ggmflow.posterior.flow_source import chunk_size, quick_chunk_size
 from ggmflow.posterior.posterior import Posterior
@@ -106,7 +107,8 @@ def view(
     q: float | None = None,
     temperature: float | None = None,
     *,
-    rule: str = "f1",
+    rule: str = DEFAULT,
+    parameters: Mapping[str, float] | None = None,
     level: float = 0.9,
     num_draws: int | None = None,
 ) -> View:
@@ -122,8 +124,10 @@ def view(
         Default: 1, or the fitted temperature closest to it.
     rule : {"f1", "interval", "fdr", "probability"}
         Edge rule, as in `Posterior.select_edges`.
+    parameters
+        Parameters of the rule; default: `level` for a rule that has it, and the rule's own defaults.
     level
-        Probability of the credible intervals; also the level of the rule "interval".
+        Probability of the credible intervals.
     num_draws
         Number of draws; default `num_draws_of(model)`.
     """
@@ -131,7 +135,8 @@ def view(
     post = model.posterior(lam, q, temperature, num_draws=num_draws_of(model) if num_draws is None else num_draws)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PoorFitWarning)  # the view contains the message
-        chosen = post.select_edges(rule, **own_parameters(rule, level=level))
+        values: dict[str, Any] = {**own_parameters(rule, level=level), **(parameters or {})}
+        chosen = post.select_edges(rule, **values)
     known = post.diagnostics()
     table = entry_table(post.draws, chosen, known, list(_COLUMNS), level=level)
     pairs = table.loc[~post.draws.free.diagonal].rename(columns=_COLUMNS).reset_index(drop=True)
