@@ -49,8 +49,8 @@ def edge_summary(view: View) -> str:
     if view.temperature != 1:
         return (
             f"{summary}<div class=note>Tempered posterior at T&nbsp;=&nbsp;{view.temperature:g}: narrower than the "
-            "posterior, so not for intervals and probabilities. Edges are those of the rule on the left, applied to these "
-            "draws.</div>"
+            "posterior, so not for intervals and probabilities. Edges are those of the rule on the left, applied "
+            "to these draws.</div>"
         )
     if view.n_edges and not EDGE_RULES[view.selection.key].states_fdr:
         summary += f", {view.expected_fdr:.0%} of them expected to be false"

@@ -42,12 +42,16 @@ class EntriesBijection(AbstractBijection):
 
     n_features: int = eqx.field(static=True)
     n_query: int = eqx.field(static=True)
-    shape: tuple[int, ...] = eqx.field(static=True)
     cond_shape: ClassVar[None] = None
 
-    def __init__(self, n_features: int, n_query: int):
-        self.n_features, self.n_query = n_features, n_query
-        self.shape = _entries_shape(n_features, n_query)
+    def __check_init__(self):
+        if not 1 <= self.n_query <= self.n_features:
+            raise ValueError(f"n_query must lie between 1 and n_features = {self.n_features}; got {self.n_query}.")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(D,)."""
+        return (self.n_query * (2 * self.n_features - self.n_query + 1) // 2,)
 
 
 @final
@@ -100,12 +104,6 @@ class BlockProduct(EntriesBijection):
         columns = to_columns(y, self.n_features, self.n_query)
         L_11 = jnp.linalg.cholesky(_symmetrize(columns[: self.n_query].T))
         return to_entries(columns.at[: self.n_query].set(L_11)), -log_volume(L_11)
-
-
-def _entries_shape(n_features: int, n_query: int) -> tuple[int]:
-    if not 1 <= n_query <= n_features:
-        raise ValueError(f"n_query must lie between 1 and n_features = {n_features}; got {n_query}.")
-    return (n_query * (2 * n_features - n_query + 1) // 2,)
 
 
 def _symmetrize(rows: Float[Array, "s d"]) -> Float[Array, "s d"]:

@@ -201,8 +201,8 @@ def paper_bijection(
     products = {"block": BlockProduct, "cholesky": CholeskyProduct}
     if product not in products:
         raise ValueError(f'product must be "block" or "cholesky"; got {product!r}.')
-    sizes = {"n_features": n_features, "n_query": n_query}
-    positive, multiply = PositiveDiagonal(**sizes), products[product](**sizes)
+    sizes: Any = (n_features, n_query)  # `Any`: type checkers take FlowJAX's abstract attributes for parameters too
+    positive, multiply = PositiveDiagonal(*sizes), products[product](*sizes)
     (size,) = positive.shape
 
     @eqx.filter_jit  # op by op, drawing the weights would take seconds
