@@ -117,6 +117,7 @@ def test_equals_the_exact_sampler():
 
 
 # ------------------------------------------------------------------------------------------------------- what users see
+@pytest.mark.slow
 def test_order_of_rows_and_columns():
     """Rows and first columns in the order of the query, wherever they are in the data; means agree to 5 errors."""
     scatter = make_scatter(4)

@@ -82,6 +82,7 @@ def test_fit_ends_with_a_summary(fitted):
     assert "Warning" not in told
 
 
+@pytest.mark.slow
 def test_command_line_and_python_fit_the_same_model(fitted):
     given = {"lam": (0.5, 8.0), "steps": 100, "random_state": 0, "progress": False}
     expected = ggmflow.GraphicalFlow(**given).fit(TABLE).posterior(2.0, 0.5).sample(20, random_state=0)
@@ -179,6 +180,7 @@ def test_data_check_is_printed_before_training(tmp_path, monkeypatch):
     assert len(told) <= 8 and result.stderr.count("identical") == 1
 
 
+@pytest.mark.slow
 def test_data_check_is_saved_with_the_run(untrained, tmp_path):
     FAULTY.to_csv(tmp_path / "table.csv", index=False)
     place = str(tmp_path / "run")

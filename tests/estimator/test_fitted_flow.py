@@ -97,6 +97,7 @@ def test_log_prob_integrates_to_one(model, kind):
     assert abs(ratio.mean() - 1) < 5 * se
 
 
+@pytest.mark.slow
 def test_paper_knows_two_temperatures(model):
     paper = model("paper")
     a, b = (paper.posterior(2.0, 1.0, T, num_draws=500).sd(weighted=False) for T in (1.0, 0.3))

@@ -19,6 +19,7 @@ from ggmflow.train.loop import CHUNK, Report, Trained
 from tests.support.models import NAMES, TABLE, no_training, quick
 
 
+@pytest.mark.slow
 def test_a_query_by_name_equals_a_query_by_position(untrained):
     by_name, by_position = (quick(query=query).fit(TABLE) for query in (["c", "a"], (2, np.int64(0))))
     np.testing.assert_array_equal(by_name.query_, by_position.query_)

@@ -26,6 +26,7 @@ def test_bridge_and_cumulants_agree_with_the_exact_value(model, monkeypatch, exa
     assert found.se < 0.03
 
 
+@pytest.mark.slow
 def test_a_bridge_is_right_where_weights_fail(model):
     """A flow pushed away from its target: k̂ is poor, the bridge right to 5 of its standard errors, 6e-7."""
     truth = Exact(model("full"), 2.0, 0.5, 1.0)
@@ -45,6 +46,7 @@ def exact_prior():
     return log_wishart(0, 2.0 * np.eye(4)) + np.log(factor.mean()), se
 
 
+@pytest.mark.slow
 def test_a_bridge_from_draws_that_rounding_made_indefinite(monkeypatch, exact_prior):
     """One of the first draws, from which chains start, is indefinite in float32; five standard errors, 6e-7."""
     source, num_draws = models.prior_source(), 1000

@@ -125,6 +125,7 @@ def test_ranges_may_be_points():
     assert error < 0.2 and abs(value - exact) < 10 * np.hypot(error, own)
 
 
+@pytest.mark.slow
 def test_the_prior_of_many_variables_is_integrated_and_stored(monkeypatch, tmp_path):
     monkeypatch.setenv("GGMFLOW_CACHE", str(tmp_path))
     monkeypatch.setattr(prior, "_MANY", 2)

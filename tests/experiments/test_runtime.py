@@ -259,6 +259,7 @@ def test_a_fresh_fit_runs_in_a_new_process_without_cache(monkeypatch, tmp_path):
     assert calls == [{"d": 318, "n": 190, "s": 6, "steps": None}] and os.environ["GGMFLOW_CACHE"] == str(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_code_of_the_new_process_runs():
     """Up to the request, which is not one: fitting is done by the other tests."""
     answer = subprocess.run([sys.executable, "-c", fits.CHILD, ".", "?"], capture_output=True, text=True)

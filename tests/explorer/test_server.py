@@ -280,6 +280,7 @@ def test_show_inline_outside_a_notebook_names_the_alternative(untrained):
         server.show_inline(quick().fit(TABLE))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ggmflow.posterior.posterior.PoorFitWarning")
 @pytest.mark.parametrize("more", [{"architecture": "paper", "temperature": (0.3, 1.0)}, {"lam": 2.0, "q": 1.0}])
 def test_two_temperatures_and_ranges_of_one_value(untrained, more):

@@ -199,6 +199,7 @@ def test_log_det_is_that_of_the_jacobian(name):
     assert_close(log_det, batch_log_det[0], 1e-12)
 
 
+@pytest.mark.slow
 @cases(lambda case: case.sequential)
 @pytest.mark.usefixtures("x64")
 def test_log_det_is_that_of_central_differences(name):

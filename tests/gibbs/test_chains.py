@@ -87,6 +87,7 @@ def test_never_loses_positive_definiteness(T, q, s):
     assert np.linalg.eigvalsh(block * d[..., None] * d[..., None, :]).min() > 0
 
 
+@pytest.mark.slow
 def test_raw_scales_work_and_a_tiny_lam_raises():
     """Unstandardized data of scale 1e3 with n < d; and a λ so small that float64 cannot represent Ω."""
     X = 1e3 * np.random.default_rng(0).normal(size=(4, 12))

@@ -210,6 +210,7 @@ def test_path_of_a_model(model):
     assert np.all(cold.kkt_residual > found.kkt_residual)
 
 
+@pytest.mark.slow
 def test_flow_draws_are_starts(model, monkeypatch):
     seen = []
 

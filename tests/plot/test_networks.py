@@ -104,6 +104,7 @@ def test_isolated_variables_are_drawn_in_small_graphs_only(post, ax):
     assert not ax.texts and "5 variables without one" in ax.get_title().replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_layout_is_within_a_disc_and_reproducible(large, wide, post):
     for each in (large, wide, post):
         positions = plot.network_layout(each, "fdr")

@@ -209,6 +209,7 @@ def test_permutations_see_a_difference_and_none_where_there_is_none():
     assert same.attrs["permutation_p"] > 0.05
 
 
+@pytest.mark.slow
 def test_at_low_temperature_equal_groups_do_not_differ():
     """Draws at T are √T times as wide; taken at face value, noise of 40 rows would be 4 sd at T = 0.05."""
     X = gf.simulate.sample_gaussian(np.eye(5), 80, random_state=5)
@@ -221,6 +222,7 @@ def test_at_low_temperature_equal_groups_do_not_differ():
     assert gf.compare(*cold).attrs["p_any"] > 0.05
 
 
+@pytest.mark.slow
 def test_a_value_that_a_division_lacks_does_not_end_permutations():
     rare = np.random.default_rng(0).normal(size=(40, 3))
     rare[:, 2] = np.arange(40) % 20 == 0  # one in each group of 20
@@ -229,6 +231,7 @@ def test_a_value_that_a_division_lacks_does_not_end_permutations():
     assert 0 < gf.compare(*posts, data=groups, permutations=6, progress=False).attrs["permutation_p"] <= 1
 
 
+@pytest.mark.slow
 def test_permutations_of_a_query_keep_its_order():
     """Columns and rows of the chains are put back: a query has the means that the whole matrix gives it."""
     X = gf.simulate.sample_gaussian(CHAIN, 400, random_state=3)

@@ -190,6 +190,7 @@ def test_many_variables_make_a_posterior_too_narrow(d, n):
         assert largest_set(1 - edge_probability(two_groups(z, d), np.abs(z)), 0.1).sum() > 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("copies", [0, 1, 3])
 def test_duplicated_columns_do_not_break_the_false_discovery_rate(copies):
     """Six columns of noise, n = 60, and copies of the first ones, 20 tables: mean share of false edges at most 0.25.

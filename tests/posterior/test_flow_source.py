@@ -92,6 +92,7 @@ def test_the_same_key_gives_the_same_draws_however_many(case):
     assert not np.any(other.log_prob == many.log_prob[:10])
 
 
+@pytest.mark.slow
 def test_a_condition_costs_no_compilation(case, compilations):
     source, _ = case
     source.sample(jax.random.key(5), 10)
@@ -146,6 +147,7 @@ def test_log_prob_of_near_singular_matrices(case):
     np.testing.assert_allclose(source.log_prob(rows), expected, atol=2e-2)
 
 
+@pytest.mark.slow
 def test_no_matrix_has_no_density_and_an_indefinite_one_is_named(case):
     source, query = case
     rows = source.sample(jax.random.key(3), 3).precision

@@ -340,6 +340,7 @@ def test_a_query_without_data_or_with_an_average(block):
     assert len(bare.conditional({"a": 0.0, "c": 1.0, "e": 0.0})) == 2
 
 
+@pytest.mark.slow
 def test_a_fitted_query_predicts(model):
     post = model("blanket").posterior(0.6, 1.0)
     found = post.conditional(TABLE[["b", "d"]])

@@ -25,6 +25,7 @@ def test_refined_draws_are_exact(model, kind):
     assert not post.weighted and post.num_draws == 5000
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ggmflow.PoorFitWarning")
 def test_a_poor_flow_is_refined_too_and_its_error_is_seen(model):
     """|z| < 5 for ten means: false alarms 6e-6. `drift` is the flow's error in quantiles, known from the oracle."""
@@ -39,6 +40,7 @@ def test_a_poor_flow_is_refined_too_and_its_error_is_seen(model):
     assert post.refinement.drift > 2 * good.refine(100).refinement.drift
 
 
+@pytest.mark.slow
 def test_draws_are_states_of_the_chains(model):
     post = model("full").posterior(2.0, 0.5, 0.3).refine(10, num_chains=50, random_state=np.random.default_rng(0))
     first = post.sample(50, random_state=0)

@@ -131,7 +131,7 @@ def section(page, name):
 def test_data_check_without_findings(small):
     model, content = small
     page = render(model, content)
-    assert "60 rows of 5 variables before the fit: nothing unusual was found." in section(page, "check")
+    assert "The data check of 60 rows of 5 variables found nothing unusual." in section(page, "check")
     assert '<a href="#check">' in page
 
 

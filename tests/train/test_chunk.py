@@ -32,6 +32,7 @@ def test_groups_of_conditions_do_not_change_the_training_of_a_blanket(x64, monke
     assert curves[0][0] != curves[0][-1]
 
 
+@pytest.mark.slow
 def test_conditions_in_groups_give_the_same_gradients(monkeypatch):
     """A step of a large blanket takes its conditions in groups, which changes the order of sums only."""
     whole, seen = run(), []

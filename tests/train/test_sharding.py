@@ -60,6 +60,7 @@ def test_the_number_of_devices_does_not_matter(on_devices, name):
     np.testing.assert_allclose(on_devices[name]["numbers"], alone["numbers"], rtol=TOLERANCE, atol=atol)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", ["noise", "loss"])
 def test_mistakes_change_the_losses(on_devices, mistake):
     """Two devices that use the same noise, or do not average: losses differ by a million times the tolerance.
