@@ -173,6 +173,5 @@ def _slider(title: str, ends: tuple[float, float], start: float, step: float, co
         format=CustomJSTickFormatter(code=code),
         bar_color=ACCENT,
         disabled=low == high,
-        name=title.split()[0].lower(),
         **_WIDE,
     )

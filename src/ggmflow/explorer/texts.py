@@ -82,7 +82,8 @@ def interval_heading(view: View, node: str | None) -> str:
         pairs = f"pairs of {html.escape(node)}"
     else:
         pairs = "edges" if view.n_edges else "pairs; none is an edge"
-    title = f"{100 * view.level:g} % intervals" if view.temperature == 1 else f"S{_spread(view)[1:]}"
+    spread = f"Spread at T = {view.temperature:g}, not a credible interval"
+    title = f"{100 * view.level:g} % intervals" if view.temperature == 1 else spread
     return heading(title, f"strongest {pairs}")
 
 
