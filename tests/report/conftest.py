@@ -12,6 +12,7 @@ import pytest
 import ggmflow as gf
 from ggmflow.estimator import graphical_flow as estimator
 from ggmflow.evidence import prior
+from ggmflow.posterior.weights import Verdict
 from ggmflow.report.content import Point, collect
 from tests.support.models import no_training, quick
 
@@ -78,7 +79,7 @@ def posterior_at(model, content, i, j):
 def a_point(associations, edges):
     """A point with these associations, and these edges by all rules."""
     values = np.tile(np.asarray(associations, float), (5, 1))
-    return Point(values, [], np.tile(np.asarray(edges, bool), (3, 1)), 0.1, 0.9, "good", 0.0, 0.0, True)
+    return Point(values, [], np.tile(np.asarray(edges, bool), (3, 1)), 0.1, 0.9, Verdict.GOOD, 0.0, 0.0, True)
 
 
 class Elements(html.parser.HTMLParser):
