@@ -27,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m experiments.paper", description="Repeat an experiment of the paper."
     )
     parser.add_argument("experiment", choices=EXPERIMENTS)
-    parser.add_argument("-o", "--output", type=Path, help=f"directory for tables and figures (default: {OUTPUT}; {QUICK_OUTPUT} with --quick)")
+    default = f"{OUTPUT}; {QUICK_OUTPUT} with --quick"
+    parser.add_argument("-o", "--output", type=Path, help=f"directory for tables and figures (default: {default})")
     parser.add_argument("--quick", action="store_true", help="about a minute, to see that it runs")
     options = parser.parse_args(arguments)
     directory = options.output or (QUICK_OUTPUT if options.quick else OUTPUT)
