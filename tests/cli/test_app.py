@@ -49,14 +49,14 @@ FIT = ["--lam", "0.5,8", "--steps", "100"]
 def fitted(shared_directory):
     """A run directory, and what the command that made it printed."""
     jax.config.update("jax_numpy_dtype_promotion", "standard")
-    path, told = shared_directory / "cli-run", shared_directory / "cli-run.txt"
+    path, printed = shared_directory / "cli-run", shared_directory / "cli-run.txt"
     with filelock.FileLock(f"{path}.lock"):
-        if not told.exists():
+        if not printed.exists():
             TABLE.to_csv(shared_directory / "table.csv", index=False)
             result = run(app, ["fit", str(shared_directory / "table.csv"), "-o", str(path), *FIT])
             assert result.exit_code == 0, result.output
-            told.write_text(result.stdout, encoding="utf-8")
-    return path, " ".join(told.read_text(encoding="utf-8").split())
+            printed.write_text(result.stdout, encoding="utf-8")
+    return path, " ".join(printed.read_text(encoding="utf-8").split())
 
 
 def refused(arguments, message, code=2):
@@ -70,16 +70,18 @@ def refused(arguments, message, code=2):
 
 # ------------------------------------------------------------------------------------------------------------------ fit
 def test_fit_ends_with_a_summary(fitted):
-    path, told = fitted
-    assert re.search(r"Data table\.csv: 50 rows of 4 variables Check nothing unusual in the data", told)
+    path, printed = fitted
+    assert re.search(r"Data table\.csv: 50 rows of 4 variables Check nothing unusual in the data", printed)
     time = r"(\d+ s|[\d.]+ min)"
     parts = rf"(, plus|,)( compiling| choosing λ and q| other work) {time}"
-    assert re.search(rf"Fit trained for 100 steps in {time}({parts})*; λ from 0\.5 to 8, q from 0\.25 to 1\.25", told)
-    assert re.search(r"Shown at λ = [\d.]+, q = [\d.]+, the highest evidence", told)
-    assert re.search(r"Trust (Good|Fair|Poor) fit: Pareto k̂", told)
-    assert re.search(r"Edges \d of 6 pairs, by highest expected F1", told)
-    assert re.search(rf"report .*cli-run one page .*explore .*cli-run sliders .*export {path}", told)
-    assert "Warning" not in told
+    assert re.search(
+        rf"Fit trained for 100 steps in {time}({parts})*; λ from 0\.5 to 8, q from 0\.25 to 1\.25", printed
+    )
+    assert re.search(r"Shown at λ = [\d.]+, q = [\d.]+, the highest evidence", printed)
+    assert re.search(r"Trust (Good|Fair|Poor) fit: Pareto k̂", printed)
+    assert re.search(r"Edges \d of 6 pairs, by highest expected F1", printed)
+    assert re.search(rf"report .*cli-run one page .*explore .*cli-run sliders .*export {path}", printed)
+    assert "Warning" not in printed
 
 
 @pytest.mark.slow
@@ -173,11 +175,11 @@ def test_data_check_is_printed_before_training(tmp_path, monkeypatch):
     FAULTY.to_csv(tmp_path / "table.csv", index=False)
     result = run(app, ["fit", str(tmp_path / "table.csv"), "-o", str(tmp_path / "run"), "--lam", "2", "--q", "1"])
     assert result.exit_code == 130
-    title, *told, stopped = result.stderr.splitlines()
+    title, *printed, stopped = result.stderr.splitlines()
     assert title == "Data check" and stopped.startswith("Interrupted")
-    assert told[0] == "- columns 'b' and 'e' are identical (r = 1.000): leave out all but one with --drop 'e'"
-    assert "'d' in line 7" in told[1] and any("--transform nonparanormal" in line for line in told)
-    assert len(told) <= 8 and result.stderr.count("identical") == 1
+    assert printed[0] == "- columns 'b' and 'e' are identical (r = 1.000): leave out all but one with --drop 'e'"
+    assert "'d' in line 7" in printed[1] and any("--transform nonparanormal" in line for line in printed)
+    assert len(printed) <= 8 and result.stderr.count("identical") == 1
 
 
 @pytest.mark.slow
@@ -191,8 +193,8 @@ def test_data_check_is_saved_with_the_run(untrained, tmp_path):
     assert json.loads((tmp_path / "run" / "run.json").read_text())["data"]["check"] == check.to_dict()
     assert json.loads(result.stdout)["data"]["check"] == check.to_dict()
     assert "Note:" not in result.stderr  # findings are not repeated as notes
-    told = " ".join(run(app, ["summary", place]).stdout.split())
-    assert "Check columns 'b' and 'e' are identical (r = 1.000): leave out all but one with --drop 'e'" in told
+    printed = " ".join(run(app, ["summary", place]).stdout.split())
+    assert "Check columns 'b' and 'e' are identical (r = 1.000): leave out all but one with --drop 'e'" in printed
 
 
 BAD_OPTIONS = {
@@ -276,11 +278,13 @@ def test_summary_says_if_the_evidence_is_highest_at_a_boundary(untrained, table,
 
 # -------------------------------------------------------------------------------------------------------------- summary
 def test_summary_at_another_condition(fitted):
-    told = " ".join(run(app, ["summary", str(fitted[0]), "--lam", "3", "--q", "0.5", "--level", "0.5"]).stdout.split())
-    assert re.search(r"Shown at λ = 3, q = 0\.5 \(evidence prefers λ = [\d.]+, q = [\d.]+\)", told)
-    assert "50 % interval" in told and "Edges, strongest first" in told
-    told = run(app, ["summary", str(fitted[0]), "--top", "1"]).stdout
-    assert re.search(r"Strongest edges \(1 of \d\)", told)
+    printed = " ".join(
+        run(app, ["summary", str(fitted[0]), "--lam", "3", "--q", "0.5", "--level", "0.5"]).stdout.split()
+    )
+    assert re.search(r"Shown at λ = 3, q = 0\.5 \(evidence prefers λ = [\d.]+, q = [\d.]+\)", printed)
+    assert "50 % interval" in printed and "Edges, strongest first" in printed
+    printed = run(app, ["summary", str(fitted[0]), "--top", "1"]).stdout
+    assert re.search(r"Strongest edges \(1 of \d\)", printed)
 
 
 TIMINGS = {
@@ -681,8 +685,10 @@ def test_boundaries_from_a_file_are_values(fitted, tmp_path):
 
 
 def test_summary_says_if_the_condition_was_given(table, tmp_path, untrained):
-    told = run(app, ["fit", str(table), "-o", str(tmp_path / "run"), "--lam", "2", "--q", "1", "--steps", "25"]).stdout
-    assert "λ = 2, q = 1, as given" in told and "evidence" not in told
+    printed = run(
+        app, ["fit", str(table), "-o", str(tmp_path / "run"), "--lam", "2", "--q", "1", "--steps", "25"]
+    ).stdout
+    assert "λ = 2, q = 1, as given" in printed and "evidence" not in printed
 
 
 def test_lam_of_highest_evidence_at_the_given_q(fitted):
@@ -691,17 +697,17 @@ def test_lam_of_highest_evidence_at_the_given_q(fitted):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         best, joint = model.select(q=1.0), model.select()
-    told = json.loads(run(app, ["summary", str(fitted[0]), "--q", "1", "--json"]).stdout)
-    assert told["condition"]["lam"] == pytest.approx(best.lam)
+    printed = json.loads(run(app, ["summary", str(fitted[0]), "--q", "1", "--json"]).stdout)
+    assert printed["condition"]["lam"] == pytest.approx(best.lam)
     assert best.lam != pytest.approx(joint.lam, rel=0.01)
 
 
 @pytest.mark.slow
 def test_refine_gives_exact_draws(fitted, tmp_path):
-    told = json.loads(run(app, ["summary", str(fitted[0]), "--refine", "--json"]).stdout)
+    printed = json.loads(run(app, ["summary", str(fitted[0]), "--refine", "--json"]).stdout)
     model = ggmflow.load_run(fitted[0])
     known = model.posterior().refine().diagnostics()
-    assert told["diagnostics"]["message"] == known["message"] != model.posterior().diagnostics()["message"]
+    assert printed["diagnostics"]["message"] == known["message"] != model.posterior().diagnostics()["message"]
     path = tmp_path / "table.csv"
     assert run(app, ["export", str(fitted[0]), "--format", "csv", "--refine", "-o", str(path)]).exit_code == 0
     expected = model.posterior().refine().summary()

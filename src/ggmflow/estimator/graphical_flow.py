@@ -184,8 +184,8 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
         parameters = self.get_params(deep=False)
         check_parameters(parameters, getattr(X, "shape", ()), checkpoint)
         scatter = self._read(X)
-        if scatter.check is not None and (told := serious_sentences(scatter.check)):
-            warnings.warn(f"{'; '.join(told)}. All about the data: model.scatter_.check", DataWarning, stacklevel=2)
+        if scatter.check is not None and (found := serious_sentences(scatter.check)):
+            warnings.warn(f"{'; '.join(found)}. All about the data: model.scatter_.check", DataWarning, stacklevel=2)
         plan = plan_fit(parameters, scatter)
         # All parameters are valid: from here on the results of an earlier fit are dropped, even if this one fails.
         for name in ("flow_", "_snapshots", "_precision", "_choice", "timings_", "feature_names_in_"):
