@@ -53,7 +53,8 @@ def fitted(shared_directory):
     with filelock.FileLock(f"{path}.lock"):
         if not told.exists():
             TABLE.to_csv(shared_directory / "table.csv", index=False)
-            result = run(app, ["fit", str(shared_directory / "table.csv"), "-o", str(path), *FIT])
+            with models.untrained_priors():
+                result = run(app, ["fit", str(shared_directory / "table.csv"), "-o", str(path), *FIT])
             assert result.exit_code == 0, result.output
             told.write_text(result.stdout, encoding="utf-8")
     return path, " ".join(told.read_text(encoding="utf-8").split())
@@ -498,6 +499,7 @@ def test_dropped_columns_and_row_labels_are_left_out(untrained, tmp_path, monkey
     assert unknown.exit_code == 2 and "did you mean 'id'" in unknown.output and not Path("other").exists()
 
 
+@pytest.mark.slow
 def test_note_about_a_column_that_counts_the_rows(untrained, tmp_path):
     path = tmp_path / "table.csv"
     TABLE.assign(ID=range(1001, 1001 + len(TABLE)))[["ID", *"abcd"]].to_csv(path, index=False)
@@ -685,6 +687,7 @@ def test_summary_says_if_the_condition_was_given(table, tmp_path, untrained):
     assert "λ = 2, q = 1, as given" in told and "evidence" not in told
 
 
+@pytest.mark.slow
 def test_lam_of_highest_evidence_at_the_given_q(fitted):
     """Summary, export and report must agree about it."""
     model = ggmflow.load_run(fitted[0])

@@ -21,6 +21,7 @@ def test_values_equal_those_of_the_posterior(small):
         assert point.ess == post.diagnostics()["ess"]
 
 
+@pytest.mark.slow
 def test_default_grid_contains_the_selected_point(small):
     full, _ = small
     content = collect(full)
