@@ -635,7 +635,8 @@ def test_full_standard_output_gives_a_one_line_error(fitted, command):
 @pytest.mark.slow
 def test_demo_prints_a_summary_and_writes_figures(tmp_path):
     output = tmp_path / "new" / "demo"
-    result = run(app, ["demo", "-o", str(output), "--n-features", "5", "--n-samples", "20", "--steps", "25"])
+    with models.untrained_priors():
+        result = run(app, ["demo", "-o", str(output), "--n-features", "5", "--n-samples", "20", "--steps", "25"])
     assert result.exit_code == 0, result.output
     assert re.search(r"Trained after 25 steps and \d+ s", result.output)
     assert re.search(r"Evidence is highest at λ = \d+\.\d\d, q = \d\.\d\d", " ".join(result.output.split()))
