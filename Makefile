@@ -29,7 +29,7 @@ test-all: test test-slow
 
 # The modules most sensitive to dependency versions, with the oldest versions that pyproject.toml allows.
 test-oldest: $(OLDEST)/.installed
-	XLA_FLAGS= $(OLDEST)/bin/python -m pytest -n 2 $(OLDEST_TESTS) -k '$(OLDEST_PARTS)'
+	XLA_FLAGS= $(OLDEST)/bin/python -m pytest -n 2 -m 'not slow' $(OLDEST_TESTS) -k '$(OLDEST_PARTS)'
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 import ggmflow as gf
-from ggmflow.estimator import graphical_flow as estimator
 from tests.support.browser import browser, page  # noqa: F401
-from tests.support.models import COMMITTED, FILES, KINDS, RANGES, TABLE, no_training
+from tests.support.models import COMMITTED, FILES, KINDS, RANGES, TABLE, without_training
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
@@ -103,6 +102,7 @@ def model(shared_directory):
 
 
 @pytest.fixture
-def untrained(monkeypatch):
-    """`fit` without training, for tests that do not depend on it."""
-    monkeypatch.setattr(estimator, "train", no_training)
+def untrained():
+    """`fit` and `evidence` without training, for tests that do not depend on it."""
+    with without_training():
+        yield

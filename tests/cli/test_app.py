@@ -53,7 +53,8 @@ def fitted(shared_directory):
     with filelock.FileLock(f"{path}.lock"):
         if not printed.exists():
             TABLE.to_csv(shared_directory / "table.csv", index=False)
-            result = run(app, ["fit", str(shared_directory / "table.csv"), "-o", str(path), *FIT])
+            with models.untrained_priors():
+                result = run(app, ["fit", str(shared_directory / "table.csv"), "-o", str(path), *FIT])
             assert result.exit_code == 0, result.output
             printed.write_text(result.stdout, encoding="utf-8")
     return path, " ".join(printed.read_text(encoding="utf-8").split())
@@ -502,6 +503,7 @@ def test_dropped_columns_and_row_labels_are_left_out(untrained, tmp_path, monkey
     assert unknown.exit_code == 2 and "did you mean 'id'" in unknown.output and not Path("other").exists()
 
 
+@pytest.mark.slow
 def test_note_about_a_column_that_counts_the_rows(untrained, tmp_path):
     path = tmp_path / "table.csv"
     TABLE.assign(ID=range(1001, 1001 + len(TABLE)))[["ID", *"abcd"]].to_csv(path, index=False)
@@ -637,7 +639,8 @@ def test_full_standard_output_gives_a_one_line_error(fitted, command):
 @pytest.mark.slow
 def test_demo_prints_a_summary_and_writes_figures(tmp_path):
     output = tmp_path / "new" / "demo"
-    result = run(app, ["demo", "-o", str(output), "--n-features", "5", "--n-samples", "20", "--steps", "25"])
+    with models.untrained_priors():
+        result = run(app, ["demo", "-o", str(output), "--n-features", "5", "--n-samples", "20", "--steps", "25"])
     assert result.exit_code == 0, result.output
     assert re.search(r"Trained after 25 steps and \d+ s", result.output)
     assert re.search(r"Evidence is highest at λ = \d+\.\d\d, q = \d\.\d\d", " ".join(result.output.split()))
@@ -691,6 +694,7 @@ def test_summary_says_if_the_condition_was_given(table, tmp_path, untrained):
     assert "λ = 2, q = 1, as given" in printed and "evidence" not in printed
 
 
+@pytest.mark.slow
 def test_lam_of_highest_evidence_at_the_given_q(fitted):
     """Summary, export and report must agree about it."""
     model = ggmflow.load_run(fitted[0])

@@ -519,6 +519,7 @@ def test_no_file_is_written_through_a_link_in_a_foreign_run(untrained, table, tm
     assert precious.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_smaller_fit_begins_after_one_without_enough_memory(untrained, monkeypatch, table, tmp_path):
     run = tmp_path / "run"
     with monkeypatch.context() as patch:

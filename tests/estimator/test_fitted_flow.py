@@ -119,7 +119,7 @@ def test_draws_at_low_temperature_are_near_the_graphical_lasso(model):
 
 
 @pytest.mark.slow
-def test_rows_follow_the_query_and_columns_the_data(model):
+def test_rows_follow_the_query_and_columns_the_data(model, untrained):
     blanket = model("blanket")
     np.testing.assert_array_equal(blanket.query_, [2, 0])
     post = blanket.posterior(2.0, 1.0)

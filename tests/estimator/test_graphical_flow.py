@@ -267,6 +267,7 @@ def test_a_fit_with_wrong_parameters_keeps_the_earlier_model(untrained):
     assert np.isfinite(fitted.score(TABLE))
 
 
+@pytest.mark.slow
 def test_paper_at_one_temperature_is_not_cooled(monkeypatch):
     seen = []
 
@@ -281,6 +282,7 @@ def test_paper_at_one_temperature_is_not_cooled(monkeypatch):
     assert fitted.posterior().sample(3, random_state=0).shape == (3, 4, 4)
 
 
+@pytest.mark.slow
 def test_pickle_and_clone(model):
     full = model("full")
     again = pickle.loads(pickle.dumps(full))

@@ -15,7 +15,7 @@ from tests.support.models import KINDS, NAMES, TABLE, quick
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["full", "blanket", "paper"])
 def test_a_loaded_model_is_the_saved_one(kind, tmp_path):
     """Fitted in this test, because the fixture may have loaded its model from a file."""
     fitted, path = quick(**(KINDS[kind] | {"steps": 4 * CHUNK})).fit(TABLE), tmp_path / "m.ggmflow"

@@ -61,6 +61,7 @@ def test_wishart_fit_finds_its_parameters(rng):
     np.testing.assert_allclose(found.psi, psi, rtol=0.1, atol=0.05 * np.diag(psi).max())
 
 
+@pytest.mark.slow
 def test_path_against_bounded_weights(rng):
     """Wishart proposals have weights exp(−λΣ|ω|^q) ≤ 1: log Z = log Z_Wishart + log E exp(−λΣ|ω|^q)."""
     scatter = Scatter.from_data(rng.normal(size=(6, 3)))

@@ -69,7 +69,7 @@ def test_published_constants(model):
     assert row.method == "published"
 
 
-def test_default_grid(model):
+def test_default_grid(model, untrained):
     table = model("blanket").evidence(num_draws=500, exact=False)
     assert isinstance(table, pd.DataFrame) and len(table) == 45
     assert np.all(np.isfinite(table["log_evidence"]))

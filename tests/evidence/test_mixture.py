@@ -7,7 +7,7 @@ from ggmflow.evidence.search import midpoints
 
 
 @pytest.mark.slow
-def test_average_is_the_mixture(model):
+def test_average_is_the_mixture(model, untrained):
     """Its mean is that of the posteriors on the grid, weighted by evidence; within 5 standard errors, 1e-5 in all."""
     full = model("full")
     averaged = full.posterior(average=True, num_draws=8000)

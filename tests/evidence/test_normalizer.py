@@ -67,6 +67,7 @@ class SpoiltSource(FlowSource):
         return entries, log_q, log_p
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exact", [True, False])
 def test_draws_without_a_density_are_counted_and_have_weight_zero(monkeypatch, exact_prior, exact):
     """Twenty of 4000 draws, a share of 0.005, change log Z by that much; plus five standard errors (bridge), 6e-7."""

@@ -267,6 +267,7 @@ def test_the_code_of_the_new_process_runs():
 
 
 # -------------------------------------------------------------------------------------- peers
+@pytest.mark.slow
 def test_without_numpyro_a_row_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "numpyro.infer", None)
     row = jobs.run_against_nuts(SIZE.d, SIZE.n, 1.0, 10, 10)["nuts"].iloc[0]

@@ -426,6 +426,7 @@ def test_a_click_on_an_edge_selects_its_pair(small, page):
     assert "strongest edges" in property_of(page, "chosen", "text")
 
 
+@pytest.mark.slow
 def test_clear_empties_the_search(small, page):
     model, address = small
     page.goto(address)
@@ -481,6 +482,7 @@ def test_downloads(small, page, tmp_path, button, name):
             assert graph.edges[a, b]["weight"] == pytest.approx(weight)
 
 
+@pytest.mark.slow
 def test_download_of_the_figure(small, page, tmp_path):
     _, address = small
     page.goto(address)

@@ -23,7 +23,7 @@ CASES = {
     "T in a range": dict(n_query=4, low=-4.0, conditions=[[0.3, 0.6, -0.5], [1.5, 1.1, -3.0]]),
     "blanket, T = 1": dict(n_query=2, low=0.0, conditions=[[0.3, 0.6, 0.0], [-0.5, 0.3, 0.0]]),
 }
-every_case = pytest.mark.parametrize("name", CASES)
+every_case = pytest.mark.parametrize("name", [pytest.param("T in a range", marks=pytest.mark.slow), "blanket, T = 1"])
 
 
 @cache

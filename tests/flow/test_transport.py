@@ -88,6 +88,7 @@ def test_normalizer_against_closed_forms():
         np.testing.assert_allclose(log_normalizer(delta, log_kappa, 1.0), lasso, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_divergence_from_the_family_is_small():
     """Mean KL ≤ 0.01, largest ≤ 0.1; `python -m experiments.transport --check` prints a finer grid."""

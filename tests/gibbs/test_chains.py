@@ -135,6 +135,7 @@ def test_default_starts_are_wishart_under_the_condition_of_each_chain(s):
         assert np.abs((part.mean(0) - mean) / part.std(0)).max() < 5 / np.sqrt(len(part))
 
 
+@pytest.mark.slow
 def test_thin_and_progress():
     calls = []
     chains = sample(
@@ -165,6 +166,7 @@ def test_a_second_call_compiles_nothing_new():
     assert _advance._cache_size() == compiled  # pyright: ignore
 
 
+@pytest.mark.slow
 def test_settings_of_jax_do_not_change():
     before = jax.numpy.ones(1).dtype
     assert sample(jax.random.key(0), make_scatter(3), 1.0, num_chains=1, num_draws=5).draws.dtype == np.float64
@@ -206,6 +208,7 @@ def test_bad_arguments_are_named(change, message):
         sample(jax.random.key(0), make_scatter(3), **arguments)
 
 
+@pytest.mark.slow
 def test_diagnostics_of_different_conditions_raise():
     chains = sample(jax.random.key(0), make_scatter(3), np.repeat([1.0, 5.0], 2), num_draws=50)
     with pytest.raises(ValueError, match="`select` those of one condition"):

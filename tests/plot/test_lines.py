@@ -107,6 +107,7 @@ def test_entry_across_q_shows_intervals_and_references(fitted, ax):
     ax.figure.canvas.draw()
 
 
+@pytest.mark.slow
 def test_across_q_the_default_reference_is_the_graphical_lasso(fitted, fitted_block, ax):
     plot.entry_across_q(fitted, (0, 1), 2.0, q=1.0, scale="precision", ax=ax)
     S, n = fitted.scatter_.matrix, fitted.scatter_.n

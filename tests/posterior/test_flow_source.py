@@ -163,6 +163,7 @@ def test_chunks_are_of_reasonable_size():
     assert [chunk_size(n) for n in (1, 10, 5050, 10**7)] == [1000, 1000, 207, 64]
 
 
+@pytest.mark.slow
 def test_log_target_of_large_data_is_not_lost_in_rounding():
     """A million rows: log p̃ is the difference of numbers near 10⁷, where float32 has steps of 0.5 to 1 (sd 0.09)."""
     n, order = 10**6, np.arange(4)
@@ -194,6 +195,7 @@ def test_a_strong_penalty_is_met_before_any_training(lam, q):
     assert np.std(draws.log_target - draws.log_prob) < 3
 
 
+@pytest.mark.slow
 def test_chains_start_from_draws_that_rounding_made_indefinite():
     source = prior_source()
     start = source.sample(key_with_indefinite_draws(lambda key: source.sample(key, 256).precision), 256).precision

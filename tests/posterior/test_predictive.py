@@ -96,6 +96,7 @@ def test_conditional_is_least_squares_with_many_rows(many):
         )  # sd of 2000 draws: 1.6 %; 400 of them at 5 se
 
 
+@pytest.mark.slow
 def test_predictive_intervals_cover():
     """90 % intervals for a new value, over 300 data sets of 20 rows from the prior's own model; false alarms 1e-4.
 
@@ -226,6 +227,7 @@ def test_new_rows_are_the_multivariate_t_of_the_wishart():
         assert stats.kstest(x[:, j], stats.t(n + 2, scale=np.sqrt(Psi[j, j] / (n + 2))).cdf).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_new_rows_of_a_fitted_model_resemble_the_data(model):
     """Through the estimator: 90 % predictive intervals of the columns hold about 90 % of the values fitted."""
     post = model("full").posterior(0.6, 1.0)

@@ -54,6 +54,7 @@ def test_draws_are_states_of_the_chains(model):
         post.refine()
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_chains(model):
     a, b = (model("full").posterior(2.0, 0.5).refine(5, num_chains=20, random_state=3).sample(20) for _ in range(2))
     np.testing.assert_array_equal(a, b)

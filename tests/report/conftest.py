@@ -3,18 +3,15 @@
 import html.parser
 import json
 import warnings
-from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import ggmflow as gf
-from ggmflow.estimator import graphical_flow as estimator
-from ggmflow.evidence import prior
 from ggmflow.posterior.weights import Verdict
 from ggmflow.report.content import Point, collect
-from tests.support.models import no_training, quick
+from tests.support.models import quick, without_training
 
 NASTY = [
     "<script>alert(1)</script>",
@@ -25,17 +22,6 @@ NASTY = [
 ]
 FIVE = ["tension", "pulse", "sleep", "age", "mood"]
 GRID = {"lam": [0.8, 4.0, 24.0], "q": [0.4, 1.0]}
-
-
-@contextmanager
-def without_training():
-    """Use flows as initialized, which are close to the posterior; the evidence is then inaccurate but finite."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(estimator, "train", no_training)
-        patch.setattr(prior, "train", no_training)
-        patch.setattr(prior, "_known", {})
-        patch.setattr(prior, "_cache_path", lambda *_: None)
-        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

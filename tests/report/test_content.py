@@ -29,6 +29,7 @@ def test_verdict_of_a_point_is_that_of_the_posterior(small):
     assert len(content.verdicts) > 1
 
 
+@pytest.mark.slow
 def test_default_grid_contains_the_selected_point(small):
     full, _ = small
     content = collect(full)

@@ -135,6 +135,7 @@ def test_data_check_without_findings(small):
     assert '<a href="#check">' in page
 
 
+@pytest.mark.slow
 def test_data_check_with_serious_findings(untrained):
     """A copy under a name that would be markup, and an outlier."""
     table = five_variables(FIVE)

@@ -1,5 +1,6 @@
 """Models of one small table that several tests share, and exact answers for them."""
 
+from contextlib import contextmanager
 from pathlib import Path
 
 import equinox as eqx
@@ -7,11 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+import pytest
 from paramax import NonTrainable
 from scipy import stats
 from scipy.special import multigammaln
 
 import ggmflow as gf
+from ggmflow.estimator import graphical_flow as estimator
+from ggmflow.evidence import prior
 from ggmflow.flow.base import untrained_flow
 from ggmflow.model.conditions import Ranges
 from ggmflow.posterior.flow_source import FlowSource
@@ -39,6 +43,24 @@ def quick(**parameters):
 def no_training(flow, *args, snapshot_at=(), **kwargs):
     """In place of `train`: the flow as it starts."""
     return Trained(flow, dict.fromkeys(snapshot_at, flow), [Report(CHUNK, CHUNK, 0.0, 1.0, 0)], "finished")
+
+
+@contextmanager
+def without_training():
+    """Use flows of posteriors and priors as they start."""
+    with pytest.MonkeyPatch.context() as patch, untrained_priors():
+        patch.setattr(estimator, "train", no_training)
+        yield
+
+
+@contextmanager
+def untrained_priors():
+    """Use flows of priors as they start; the evidence is then inaccurate but finite."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prior, "train", no_training)
+        patch.setattr(prior, "_known", {})
+        patch.setattr(prior, "_cache_path", lambda *_: None)
+        yield
 
 
 def pushed(source):

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from ggmflow import explorer
 from ggmflow.cli.app import app
 from ggmflow.estimator import graphical_flow as estimator
-from tests.support.models import TABLE, no_training
+from tests.support.models import TABLE, no_training, untrained_priors
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -61,9 +61,10 @@ def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
     matplotlib.use("Agg")
     try:
         namespace = {"__name__": "__docs__", "print": print_unmixed}
-        for line, code in blocks_of(page):
-            # Blank lines in front make a traceback point into the page.
-            exec(compile("\n" * (line - 1) + code, page, "exec"), namespace)
+        with untrained_priors():  # training them takes most of the time
+            for line, code in blocks_of(page):
+                # Blank lines in front make a traceback point into the page.
+                exec(compile("\n" * (line - 1) + code, page, "exec"), namespace)
     finally:
         plt.close("all")
         if backend is not None:

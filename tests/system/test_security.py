@@ -393,6 +393,7 @@ def nasty():
         return quick(temperature=1.0).fit(TABLE.set_axis(NASTY, axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ggmflow.posterior.posterior.PoorFitWarning")
 def test_names_in_notebook_cards(nasty):
     post = nasty.posterior(2.0, 1.0, num_draws=200)

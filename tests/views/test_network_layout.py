@@ -21,7 +21,7 @@ def random_graph(rng, d):
     return strength >= np.sort(strength.ravel())[-4 * d], strength
 
 
-@pytest.mark.parametrize("kind", ["full", "blanket", "paper"])
+@pytest.mark.parametrize("kind", ["full", "blanket", pytest.param("paper", marks=pytest.mark.slow)])
 def test_layout_of_a_model_is_reproducible_and_variables_are_apart(model, kind):
     positions = network_layout(model(kind))
     np.testing.assert_array_equal(positions, network_layout(model(kind)))

@@ -7,6 +7,7 @@ from ggmflow.views.surface import evidence_surface
 from tests.support.models import TABLE, quick
 
 
+@pytest.mark.slow
 def test_evidence_surface_has_the_optimum_of_select(model):
     fitted = model("full")
     surface = evidence_surface(fitted)

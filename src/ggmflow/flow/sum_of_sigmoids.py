@@ -6,12 +6,10 @@
 The softplus terms are flat between −s and s, where the sigmoids shape the map, and have slope one outside.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from flowjax.bijections import AbstractBijection
 from jax.nn import log_sigmoid, log_softmax, logsumexp, sigmoid, softplus
 from jaxtyping import Array, Float
 
@@ -89,31 +87,3 @@ def near_identity(num_sigmoids: int, s: float = 3.0) -> Float[Array, "3K+2"]:
     zeros, ones = np.zeros(num_sigmoids), np.ones(num_sigmoids)
     raw = [zeros, np.log(np.expm1(ones - FLOOR)), -nodes, [np.log(np.expm1(2 * s - FLOOR)), np.log(np.expm1(s))]]
     return jnp.asarray(np.concatenate(raw), float)
-
-
-class SumOfSigmoids(AbstractBijection):
-    """The bijection φ with its own parameters for each element.
-
-    Parameters
-    ----------
-    raw
-        Unconstrained parameters as for `sum_of_sigmoids`; the leading axes are the bijection's shape.
-    """
-
-    raw: Float[Array, "*shape P"]
-    shape: tuple[int, ...] = eqx.field(static=True)
-    cond_shape: ClassVar[None] = None
-
-    def __init__(self, raw: Float[Array, "*shape 3K+2"]):
-        self.raw = raw
-        self.shape = raw.shape[:-1]
-
-    def transform_and_log_det(self, x: Array, condition: Array | None = None) -> tuple[Array, Array]:
-        """φ(x) and Σ log φ′(x)."""
-        y, log_derivative = sum_of_sigmoids(x, self.raw)
-        return y, jnp.sum(log_derivative)
-
-    def inverse_and_log_det(self, y: Array, condition: Array | None = None) -> tuple[Array, Array]:
-        """φ⁻¹(y) and the log determinant of the inverse."""
-        x, log_derivative = inverse_sum_of_sigmoids(y, self.raw)
-        return x, jnp.sum(log_derivative)

@@ -16,15 +16,13 @@ Parameters lie on the first axis, so that every operation runs along contiguous 
 import math
 from functools import cache
 from importlib import resources
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flowjax.bijections import AbstractBijection
 from jax.nn import sigmoid, softplus
 from jaxtyping import Array, Float
-from paramax import NonTrainable, unwrap
 
 from ggmflow.flow.monotone import invert_increasing
 
@@ -156,27 +154,6 @@ def inverse_transport(
     middle = v - location
     z = invert_increasing(lambda z: _sum(z, shape), v, middle - flat - amplitude, middle + flat + amplitude)
     return z, -_apply(z, shape)[1]
-
-
-class Transport(AbstractBijection):
-    """τ as a bijection of one number; its condition is (δ, log κ, q)."""
-
-    network: NonTrainable[Network]
-    shape: ClassVar[tuple[int, ...]] = ()
-    cond_shape: ClassVar[tuple[int, ...]] = (3,)
-
-    def __init__(self, network: Network | None = None):
-        self.network = NonTrainable(jax.tree.map(jnp.asarray, network or load_network()))
-
-    def transform_and_log_det(self, x: Array, condition: Array | None = None) -> tuple[Array, Array]:
-        """τ(x) and log dτ/dx."""
-        delta, log_kappa, q = jnp.asarray(condition)
-        return transport(unwrap(self.network), x, delta, log_kappa, q)
-
-    def inverse_and_log_det(self, y: Array, condition: Array | None = None) -> tuple[Array, Array]:
-        """τ⁻¹(y) and its log derivative."""
-        delta, log_kappa, q = jnp.asarray(condition)
-        return inverse_transport(unwrap(self.network), y, delta, log_kappa, q)
 
 
 class Slab(NamedTuple):

@@ -46,11 +46,6 @@ def precision_from_entries(entries: Float[Array, " D"], n_features: int, n_query
     return columns.T + jnp.pad(jnp.tril(columns[:n_query], -1), ((0, 0), (0, n_features - n_query)))
 
 
-def precision_rows(columns: Float[Array, "d s"]) -> Float[Array, "s d"]:
-    """The first s rows of Ω = LLᵀ: [Ω₁₁ Ω₁₂], the whole matrix when s = d."""
-    return columns[: columns.shape[1]] @ columns.T
-
-
 def cholesky_columns(rows: Float[Array, "s d"]) -> Float[Array, "d s"]:
     """The first s Cholesky columns of a precision matrix given its first s rows [Ω₁₁ Ω₁₂]."""
     s = rows.shape[0]
