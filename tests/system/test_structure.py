@@ -115,7 +115,18 @@ def test_a_package_imports_only_from_those_before_it(path):
     assert not late, f"{own} imports from {late}, which come after it"
 
 
-@pytest.mark.parametrize("path", INSIDE, ids=name_of)
+def test_only_tests_of_benchmarks_import_benchmarks():
+    """What other tests need as well is in tests/support, so that benchmarks and tests do not import each other."""
+    others = [path for path in (ROOT / "tests").rglob("*.py") if path.parent.name != "benchmarks"]
+    assert not [
+        path.name for path in others if re.search(r"^\s*(from|import) benchmarks\b", path.read_text("utf-8"), re.M)
+    ]
+
+
+BENCHMARKS = [path for path in OUTSIDE if path.is_relative_to(ROOT / "benchmarks")]
+
+
+@pytest.mark.parametrize("path", INSIDE + BENCHMARKS, ids=name_of)
 def test_nothing_is_imported_from_a_string(path):
     text = path.read_text(encoding="utf-8")
     assert "import_module" not in text and "__import__" not in text
