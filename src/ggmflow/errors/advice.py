@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 _SHOWN = 4  # names in a list before it is cut
 _MOST_NAMES = 20  # names in an option; nobody types more
 _COMMAND_LINE_NAMES = {"random_state": "seed"}  # options whose names differ on the command line
+_NO_OPTIONS = ("architecture", "probs")  # arguments that the command line has no option for
 
 
 class Surface(Enum):
@@ -80,7 +81,7 @@ def option(name: str, value: Any, surface: Surface) -> str:
 
 def option_name(name: str, surface: Surface) -> str:
     """Name of an option: lam in Python and in a report, --lam on the command line."""
-    if surface is not Surface.COMMAND_LINE:
+    if surface is not Surface.COMMAND_LINE or name in _NO_OPTIONS:
         return name
     return f"--{_COMMAND_LINE_NAMES.get(name, name).replace('_', '-')}"
 

@@ -1,4 +1,4 @@
-"""The exception for an argument with a value that cannot be used."""
+"""Exceptions for an argument with a value that cannot be used."""
 
 from typing import Any
 
@@ -67,6 +67,32 @@ class ArgumentError(ValueError):
         else:
             problem = f"{option(self.argument, self.value, surface)} {self.reason}"
         return problem if self.advice is None else f"{problem}: {self.advice.text(surface)}"
+
+
+class UnknownChoiceError(ArgumentError):
+    """An argument names none of the things that there are to choose from.
+
+    Parameters
+    ----------
+    argument, value
+        As in `ArgumentError`.
+    allowed
+        A tuple of all names; or the rest of a sentence after "choose".
+
+    Examples
+    --------
+    >>> error = UnknownChoiceError("format", "xml", ("csv", "json"))
+    >>> print(error)
+    unknown format 'xml': choose one of csv, json
+    >>> print(error.text(Surface.COMMAND_LINE))
+    unknown --format 'xml': choose one of csv, json
+    """
+
+    def text(self, surface: Surface) -> str:
+        """The message, in which the option is written as it is typed."""
+        shown = repr(self.value) if isinstance(self.value, str) else f"of type {type(self.value).__name__}"
+        choices = self.allowed if isinstance(self.allowed, str) else f"one of {', '.join(self.allowed)}"
+        return f"unknown {option_name(self.argument, surface)} {shown}: choose {choices}"
 
 
 def _alternatives(values: tuple[Any, ...], surface: Surface) -> str:
