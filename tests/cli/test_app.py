@@ -210,6 +210,7 @@ BAD_OPTIONS = {
     "cold": (["--temperature", "0.01,0.5"], "--temperature must reach 1"),
     "wrong delimiter": (["--delimiter", ";"], "separated by commas, not semicolons: .*--delimiter ','"),
     "long delimiter": (["--delimiter", "::"], "one character"),
+    "two meanings": (["--decimal", ","], "--decimal ',' cannot separate both fields and decimals: .*--delimiter ';'"),
     "seed": (["--seed", "4294967296"], "Invalid value for '--seed'"),
     "steps": (["--steps", "99999999999999999999"], "Invalid value for '--steps'"),
     "tiny": (["--lam", "1e-300"], r"lam must lie between 1e-30 and 1e\+30"),

@@ -52,7 +52,7 @@ def check_probs(probs: ArrayLike) -> Float[np.ndarray, "*k"]:
     except (ValueError, TypeError):  # lists of different lengths
         levels = np.empty((0, 0))
     if levels.dtype.kind not in "iuf" or levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
-        raise ValueError(f"probs must be one or more probabilities from 0 to 1, got {probs!r}")
+        raise ArgumentError("probs", probs, "be one or more probabilities from 0 to 1")
     return levels
 
 
@@ -60,7 +60,7 @@ def check_query(query: ArrayLike, n_features: int) -> Int[np.ndarray, " s"]:
     """Positions of the query's columns; raise if they repeat or are not positions of columns."""
     positions = np.array(query)
     if positions.ndim != 1 or not positions.size or positions.dtype.kind not in "iu":
-        raise ValueError(f"query must be a vector of column positions, got {query!r}")
+        raise ArgumentError("query", query, "be a vector of column positions")
     if len(np.unique(positions)) < positions.size or positions.min() < 0 or positions.max() >= n_features:
-        raise ValueError(f"query must hold different positions from 0 to {n_features - 1}, got {positions}")
+        raise ArgumentError("query", positions.tolist(), f"hold different positions from 0 to {n_features - 1}")
     return positions.astype(np.intp)
