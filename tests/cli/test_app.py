@@ -356,7 +356,7 @@ def test_error_for_a_condition_outside_the_ranges(command, fitted):
 
 
 def test_error_for_a_level_that_is_not_a_probability(fitted):
-    refused(["summary", fitted[0], "--level", "90"], "--level must lie between 0 and 1")
+    refused(["summary", fitted[0], "--level", "90"], "--level must be a number between 0 and 1, such as 0.9, got 90")
 
 
 @pytest.mark.parametrize("command", COMMANDS[:2] + COMMANDS[3:], ids=lambda command: command[0])

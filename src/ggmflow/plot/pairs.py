@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 
 from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.plot.style import short
+from ggmflow.posterior.arguments import check_tails
 from ggmflow.posterior.posterior import PoorFitWarning, Posterior
 from ggmflow.posterior.weights import sort_order, weighted_quantile
 
@@ -120,9 +121,8 @@ def quantiles_of(
 
 def three_probs(level: float) -> tuple[float, float, float]:
     """Return the probabilities of the lower end, the median and the upper end of a credible interval."""
-    if isinstance(level, bool) or not 0 < level < 1:
-        raise ValueError(f"level must be a number between 0 and 1, such as 0.9, got {level!r}")
-    return (1 - level) / 2, 0.5, (1 + level) / 2
+    low, high = check_tails(level)
+    return low, 0.5, high
 
 
 def scale_name(scale: Scale, post_or_model: Posterior | GraphicalFlow) -> str:

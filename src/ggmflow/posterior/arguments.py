@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from ggmflow.errors.argument import ArgumentError
+from ggmflow.errors.argument import ArgumentError, check_share
 
 _MOST = 10**9  # more draws, chains or sweeps would run out of memory or time, so they are a mistake
 
@@ -26,9 +26,8 @@ def check_tails(level: float) -> tuple[float, float]:
     >>> check_tails(0.5)
     (0.25, 0.75)
     """
-    if not isinstance(level, Real) or not 0 < float(level) < 1:
-        raise ArgumentError("level", level, "be a number between 0 and 1, such as 0.9")
-    return (1 - float(level)) / 2, (1 + float(level)) / 2
+    level = check_share("level", level, 0.9)
+    return (1 - level) / 2, (1 + level) / 2
 
 
 def check_threshold(threshold: float) -> float:
@@ -36,13 +35,6 @@ def check_threshold(threshold: float) -> float:
     if isinstance(threshold, bool) or not isinstance(threshold, Real) or not 0 <= float(threshold) < np.inf:
         raise ArgumentError("threshold", threshold, "be a number, zero or positive")
     return float(threshold)
-
-
-def check_rate(rate: float) -> float:
-    """A false discovery rate; raise if it is not between 0 and 1."""
-    if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 < float(rate) < 1:
-        raise ArgumentError("rate", rate, "be a number between 0 and 1, such as 0.1")
-    return float(rate)
 
 
 def check_probs(probs: ArrayLike) -> Float[np.ndarray, "*k"]:

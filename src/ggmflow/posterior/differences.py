@@ -21,7 +21,8 @@ from scipy.special import ndtr
 
 from ggmflow import gibbs
 from ggmflow.data.scatter import Scatter
-from ggmflow.posterior.arguments import check_count, check_rate, check_tails, check_threshold
+from ggmflow.errors.argument import check_share
+from ggmflow.posterior.arguments import check_count, check_tails, check_threshold
 from ggmflow.posterior.edges import kept_share, overconfidence
 from ggmflow.posterior.posterior import Posterior
 from ggmflow.posterior.source import ChainSource, RandomState, as_key
@@ -99,7 +100,7 @@ def compare(
     group's own standard deviations.
     """
     tails, threshold, (one, other) = check_tails(level), check_threshold(threshold), _check_labels(names)
-    check_rate(rate)
+    check_share("rate", rate, 0.1)
     _check_comparable(first, second)
     rows = None if not permutations else _rows_of_both(first, second, check_count(permutations, "permutations"), data)
     draws = first.weighted_draws(), second.weighted_draws()

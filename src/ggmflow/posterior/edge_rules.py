@@ -12,7 +12,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from ggmflow.errors.advice import Advice
-from ggmflow.errors.argument import ArgumentError, UnknownChoiceError
+from ggmflow.errors.argument import ArgumentError, UnknownChoiceError, check_share
 
 if TYPE_CHECKING:
     from ggmflow.posterior.edges import ScoredPairs
@@ -250,7 +250,10 @@ def find_rule(key: str | None = None, **given: float | None) -> tuple[EdgeRule, 
             owner = next((each.key for each in EDGE_RULES.values() if name in each.parameters), None)
             advice = Advice("it belongs to", {"rule": owner}) if owner else None
             raise ArgumentError("rule", key, reason=f"{known}, but {name} was given", advice=advice)
-        _check_number(name, value, rule.parameters[name].bounded)
+        if rule.parameters[name].bounded:
+            check_share(name, value)
+        elif isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+            raise ArgumentError(name, value, "be a number zero or positive")
     return rule, rule.defaults | {name: float(value) for name, value in values.items()}
 
 
@@ -270,10 +273,3 @@ def menu_entries() -> dict[str, MenuEntry]:
     """All entries of a menu, by their values."""
     entries = (MenuEntry(rule.key, values) for rule in EDGE_RULES.values() for values in rule.menu)
     return {entry.value: entry for entry in entries}
-
-
-def _check_number(name: str, value: object, bounded: bool) -> None:
-    inside = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
-    if not inside or (bounded and not 0 < float(value) < 1):  # pyright: ignore[reportArgumentType]
-        limits = "between 0 and 1" if bounded else "zero or positive"
-        raise ArgumentError(name, value, f"be a number {limits}")
