@@ -18,9 +18,10 @@ from sklearn.utils.validation import check_is_fitted
 from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.report import svg, text
 from ggmflow.report.content import LEVEL, RULES, THRESHOLD, Content, collect
-from ggmflow.report.reproduction import package_versions, python_code
+from ggmflow.report.reproduction import python_code
 from ggmflow.report.script import script_data, to_json
 from ggmflow.report.table import blank_row, edge_rows
+from ggmflow.storage.archive import versions
 from ggmflow.storage.package_files import package_text
 from ggmflow.storage.replace import replacing
 from ggmflow.views.layout import network_layout
@@ -136,7 +137,7 @@ def render(
             training=text.training(model.status_, model.n_iter_, int(model.history_["skipped"].iloc[-1])),
             ranges=text.ranges({"λ": model.lam_range_, "q": model.q_range_, "T": model.temperature_range_}),
             code=python_code(model, content, data_name, reading or {}),
-            versions=package_versions(),
+            versions=versions(),
             evidence_draws=num_draws_of(model),
         )
     )
