@@ -4,7 +4,6 @@ An entry is (a, b), two names or positions. Its position in the rows [Ω₁₁ �
 the query variable in the query, and the position of the other variable in the data.
 """
 
-import difflib
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral
@@ -13,6 +12,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from ggmflow.errors.columns import UnknownColumnError
 from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.plot.style import short
 from ggmflow.posterior.arguments import check_tails
@@ -65,8 +65,7 @@ def _position(each: Any, names: Sequence[str]) -> int:
     if isinstance(each, str):
         if each in names:
             return list(names).index(each)
-        close = difflib.get_close_matches(each, names, 1)
-        raise ValueError(f"there is no variable {each!r}" + (f": did you mean {close[0]!r}?" if close else ""))
+        raise UnknownColumnError(each, names)
     if isinstance(each, Integral) and not isinstance(each, bool) and 0 <= int(each) < len(names):
         return int(each)
     raise ValueError(f"a variable is a name or a position from 0 to {len(names) - 1}, got {each!r}")
