@@ -19,10 +19,9 @@ from ggmflow.model.conditions import Ranges, find_ranges
 from ggmflow.posterior.source import as_key
 from ggmflow.train.loop import Trained
 from ggmflow.train.memory import memory_errors, require_memory
+from ggmflow.train.report import MANY_SKIPPED
 from ggmflow.train.settings import Settings, default_settings
 from ggmflow.train.status import Status
-
-_MANY_SKIPPED = 0.05  # of all steps
 
 
 class FitPlan(NamedTuple):
@@ -111,7 +110,7 @@ def warn_about_training(trained: Trained, steps: int, checkpoint: str | Path | N
             "Check posterior(...).diagnostics() before trusting it"
         )
         message += f"; the same call resumes from {checkpoint}" if checkpoint is not None else ""
-    elif last.skipped > _MANY_SKIPPED * last.step:
+    elif last.skipped > MANY_SKIPPED * last.step:
         message = (
             f"{last.skipped} of {last.step} steps were skipped because their gradient was not finite. "
             "Check posterior(...).diagnostics(); narrower ranges of lam, q and temperature may help"
