@@ -26,17 +26,18 @@ class Advice(NamedTuple):
     Attributes
     ----------
     action
-        The text before the options.
+        The text before the options; a text for each surface if a remedy is a call in Python and a command elsewhere.
     options
         Values of Python parameters; `...` as a value leaves it to the reader.
     """
 
-    action: str
+    action: str | Mapping[Surface, str]
     options: Mapping[str, Any] = {}
 
     def text(self, surface: Surface) -> str:
         """The action and the options, as they are typed at this surface."""
-        return " ".join([self.action, *([options_text(self.options, surface)] if self.options else [])])
+        action = self.action if isinstance(self.action, str) else self.action[surface]
+        return " ".join([action, *([options_text(self.options, surface)] if self.options else [])])
 
 
 def message_of(error: Exception, surface: Surface) -> str:
