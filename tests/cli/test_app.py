@@ -213,6 +213,7 @@ BAD_OPTIONS = {
     "cold": (["--temperature", "0.01,0.5"], "--temperature must reach 1"),
     "wrong delimiter": (["--delimiter", ";"], "separated by commas, not semicolons: .*--delimiter ','"),
     "long delimiter": (["--delimiter", "::"], "one character"),
+    "two meanings": (["--decimal", ","], "--decimal ',' cannot separate both fields and decimals: .*--delimiter ';'"),
     "seed": (["--seed", "4294967296"], "Invalid value for '--seed'"),
     "steps": (["--steps", "99999999999999999999"], "Invalid value for '--steps'"),
     "tiny": (["--lam", "1e-300"], r"lam must lie between 1e-30 and 1e\+30"),
@@ -360,7 +361,7 @@ def test_error_for_a_condition_outside_the_ranges(command, fitted):
 
 
 def test_error_for_a_level_that_is_not_a_probability(fitted):
-    refused(["summary", fitted[0], "--level", "90"], "--level must lie between 0 and 1")
+    refused(["summary", fitted[0], "--level", "90"], "--level must be a number between 0 and 1, such as 0.9, got 90")
 
 
 @pytest.mark.parametrize("command", COMMANDS[:2] + COMMANDS[3:], ids=lambda command: command[0])

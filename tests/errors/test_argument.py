@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ggmflow.errors.advice import Advice, Surface, message_of, option
-from ggmflow.errors.argument import ArgumentError
+from ggmflow.errors.argument import ArgumentError, UnknownChoiceError
 
 OUTSIDE = ArgumentError(
     "lam", 20.0, reason="is outside the fitted range 0.5 … 8", advice=Advice("fit again with", {"lam": (0.5, 20.0)})
@@ -41,6 +41,16 @@ def test_error_keeps_its_fields_when_it_is_pickled():
             ArgumentError("random_state", None, "be an integer", advice=Advice("choose one")),
             "random_state must be an integer, got None: choose one",
             "--seed must be an integer, got None: choose one",
+        ),
+        (
+            UnknownChoiceError("rule", ["f1"], ("f1", "fdr")),
+            "unknown rule of type list: choose one of f1, fdr",
+            "unknown --rule of type list: choose one of f1, fdr",
+        ),
+        (
+            UnknownChoiceError("architecture", "cubic", "'structured' or 'paper'"),  # the command line has no option
+            "unknown architecture 'cubic': choose 'structured' or 'paper'",
+            "unknown architecture 'cubic': choose 'structured' or 'paper'",
         ),
     ],
 )

@@ -9,6 +9,7 @@ from scipy import stats
 from sklearn.datasets import load_iris
 
 import ggmflow as gf
+from ggmflow.errors.advice import Surface, message_of
 from ggmflow.estimator import fitted_flow
 from ggmflow.estimator import graphical_flow as module
 from ggmflow.model.conditions import Boundary, Choice
@@ -104,6 +105,14 @@ def test_paper_knows_two_temperatures(model):
     assert np.all(b < 0.8 * a)
     with pytest.raises(ValueError, match=r"has flows at the temperatures 1 and 0\.3 only, got 0\.5"):
         paper.posterior(2.0, 1.0, 0.5)
+
+
+def test_command_line_names_a_temperature_without_a_flow_as_an_option(untrained):
+    fitted = quick(temperature=(0.1, 1.0), lam=2.0, q=1.0).fit(TABLE)
+    fitted._snapshots = {1.0: fitted.flow_, 0.1: fitted.flow_}
+    with pytest.raises(ValueError, match=r"flows at the temperatures 1 and 0\.1 only, got 0\.5") as caught:
+        fitted.posterior(2.0, 1.0, 0.5)
+    assert message_of(caught.value, Surface.COMMAND_LINE).startswith("--temperature must be one that was kept: ")
 
 
 def test_draws_at_low_temperature_are_near_the_graphical_lasso(model):

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import ggmflow as gf
+from ggmflow.errors.advice import Surface, message_of
 from ggmflow.estimator import graphical_flow as module
 from ggmflow.storage.cache import cache_directory
 from ggmflow.train.loop import CHUNK, Report, Trained
@@ -210,8 +211,14 @@ def test_failed_training_raises_and_skipped_steps_warn(monkeypatch, untrained):
 
     with pytest.raises(FloatingPointError, match="ELBO was never finite"):
         train_with("failed", CHUNK)
-    with pytest.warns(ConvergenceWarning, match=f"3 of {CHUNK} steps were skipped"):
+    with pytest.warns(ConvergenceWarning, match=f"3 of {CHUNK} steps were skipped.*diagnostics\\(\\)") as caught:
         train_with("finished", 3)
+    message = message_of(caught[0].message, Surface.COMMAND_LINE)
+    assert message.endswith("check the line Trust of the summary; narrower --lam, --q and --temperature may help")
+    with pytest.warns(ConvergenceWarning, match=r"best model so far: check posterior\(\.\.\.\)\.diagnostics") as caught:
+        train_with("interrupted", 0)
+    message = message_of(caught[0].message, Surface.COMMAND_LINE)
+    assert message.endswith("best model so far: resume it by the same command with --resume")
     train_with("finished", 1)  # one step is nothing to worry about
 
 

@@ -5,12 +5,12 @@ import pytest
 from bokeh.document import Document
 
 from ggmflow.explorer import prepare
-from ggmflow.explorer.assets import read_asset
 from ggmflow.explorer.changes import Changes
 from ggmflow.explorer.geometry import histogram_bins, label_sides, lam_ticks, shorten, shorten_all
 from ggmflow.explorer.panels import style
 from ggmflow.explorer.panels.associations import PairPosterior
 from ggmflow.explorer.session import Session
+from ggmflow.storage.package_files import package_text
 from ggmflow.views.pairs import Density
 from tests.support.models import TABLE, quick
 
@@ -94,4 +94,4 @@ def test_labels_of_nodes_do_not_overlap():
 def test_figures_and_stylesheet_have_the_same_colours_and_font():
     """Glyphs are coloured in Python, texts by page.css."""
     for name, value in {"ink": style.INK, "faint": style.FAINT, "query": style.QUERY, "font": style.FONT}.items():
-        assert f"--{name}: {value};" in read_asset("page.css")
+        assert f"--{name}: {value};" in package_text("explorer/page.css")

@@ -6,6 +6,7 @@ import pytest
 from scipy import stats
 
 import ggmflow as gf
+from ggmflow.errors.advice import Surface, message_of
 from ggmflow.flow.base import ARCHITECTURES, MatrixFlow, find_architecture, register
 from tests.support.affine_flow import AffineFlow
 from tests.support.models import TABLE
@@ -66,8 +67,13 @@ def test_its_model_file_is_read_while_it_is_registered(fitted, tmp_path):
 
 def test_registered_names_are_the_choices(registered):
     assert list(ARCHITECTURES) == ["structured", "paper", "affine"]
-    with pytest.raises(ValueError, match="unknown architecture 'cubic': choose 'structured' or 'paper' or 'affine'"):
+    with pytest.raises(
+        ValueError, match="unknown architecture 'cubic': choose 'structured' or 'paper' or 'affine'"
+    ) as caught:
         find_architecture("cubic")
+    # The command line has no option for it: a model file may hold the name.
+    assert message_of(caught.value, Surface.COMMAND_LINE) == str(caught.value)
+    assert (caught.value.argument, caught.value.value) == ("architecture", "cubic")
 
 
 def test_the_interface_alone_cannot_be_built():

@@ -144,7 +144,7 @@ def test_poor_fits_give_one_warning(fitted, ax, monkeypatch):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        (("nobody", 1), "there is no variable 'nobody'"),
+        (("nobody", 1), "no column is named 'nobody'"),
         (("plan", 1), "did you mean 'plain'"),
         ((0, 9), "position from 0 to 4"),
         ((2, 2), "not a pair"),

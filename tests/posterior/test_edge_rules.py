@@ -6,6 +6,8 @@ import sys
 import numpy as np
 import pytest
 
+from ggmflow.errors.advice import Surface, message_of
+from ggmflow.errors.argument import ArgumentError
 from ggmflow.posterior.edge_rules import EDGE_RULES, find_rule, menu_entries, own_parameters
 from ggmflow.posterior.posterior import Posterior
 from ggmflow.posterior.source import ChainSource
@@ -30,6 +32,20 @@ from ggmflow.posterior.source import ChainSource
 def test_wrong_rules_and_numbers_are_named(rule, given, message):
     with pytest.raises(ValueError, match=message):
         find_rule(rule, **given)
+
+
+@pytest.mark.parametrize(
+    ("rule", "given", "message"),
+    [
+        ("best", {}, "unknown --rule 'best': choose one of f1, interval, fdr, probability"),
+        ("f1", {"level": 0.9}, "--rule f1 takes no numbers, but level was given: it belongs to --rule interval"),
+        ("interval", {"level": 90}, "--level must be a number between 0 and 1, got 90"),
+    ],
+)
+def test_command_line_names_rules_and_numbers_as_options(rule, given, message):
+    with pytest.raises(ArgumentError) as caught:
+        find_rule(rule, **given)
+    assert message_of(caught.value, Surface.COMMAND_LINE) == message
 
 
 def test_numbers_have_defaults():

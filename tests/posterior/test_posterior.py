@@ -13,6 +13,8 @@ import pytest
 from scipy import stats
 from scipy.special import multigammaln
 
+from ggmflow.errors.advice import Surface, message_of
+from ggmflow.errors.argument import ArgumentError
 from ggmflow.model.precision import partial_correlation
 from ggmflow.posterior.diagnostics import PoorFitWarning
 from ggmflow.posterior.edges import edge_probability, score_pairs
@@ -706,6 +708,19 @@ def test_repr_is_short_and_html_is_escaped():
 def test_wrong_arguments_are_named(call, message, full):
     with pytest.raises(ValueError, match=message):
         call(full)
+
+
+def test_command_line_names_wrong_arguments_as_options(full):
+    with pytest.raises(ArgumentError) as caught:
+        Posterior(full.source, tuple("abc"), np.array([0, 3]), 1, 1, 1)
+    assert (
+        message_of(caught.value, Surface.COMMAND_LINE) == "--query must hold different positions from 0 to 2, got 0,3"
+    )
+    with pytest.raises(ArgumentError) as caught:
+        full.quantile([0.5, 2])
+    # There is no option for it.
+    message = "probs must be one or more probabilities from 0 to 1, got 0.5,2"
+    assert message_of(caught.value, Surface.COMMAND_LINE) == message
 
 
 def test_a_good_fit_does_not_warn():

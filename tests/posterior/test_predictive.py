@@ -462,7 +462,7 @@ def test_other_wrong_arguments(few):
     with pytest.raises(ValueError, match="num_draws"):
         post.predictive(0)
     repeated = pd.DataFrame({1: [0.0], "1": [0.0]})
-    with pytest.raises(ValueError, match="given"):
+    with pytest.raises(ValueError, match="no column is named '1'"):
         post.conditional(repeated)
     with pytest.raises(ValueError, match="twice"):
         post.conditional({1: 0.0, "1": 0.0})

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ggmflow as gf
+from ggmflow.errors.advice import Surface, message_of
 from ggmflow.report.content import collect
 from ggmflow.report.page import render
 from tests.report.conftest import FIVE, GRID, NASTY, Elements, data_of, five_variables
@@ -45,6 +46,9 @@ def test_errors_are_raised_before_drawing(small, tmp_path, monkeypatch):
         gf.write_report(model, tmp_path / "report.html", lam=[1.0, 100.0])
     with pytest.raises(ValueError, match="positive number"):
         gf.write_report(model, tmp_path / "report.html", q=[])
+    with pytest.raises(ValueError, match="q must be a positive number or a list of them, got 'half'") as caught:
+        gf.write_report(model, tmp_path / "report.html", q="half")
+    assert message_of(caught.value, Surface.COMMAND_LINE).startswith("--q must be a positive number")
     with pytest.raises(ValueError, match="not fitted"):
         gf.write_report(gf.GraphicalFlow(), tmp_path / "report.html")
     assert not os.listdir(tmp_path)

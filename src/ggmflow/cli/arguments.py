@@ -9,7 +9,7 @@ from typing import Any
 from ggmflow.cli.requests import ExportRequest, FitRequest, PosteriorRequest, ReportRequest
 from ggmflow.cli.run_record import RunError, finished_record, locked, read_record
 from ggmflow.cli.terminal import mistakes, stop
-from ggmflow.errors.argument import ArgumentError
+from ggmflow.errors.argument import ArgumentError, check_share
 from ggmflow.model.conditions import Ranges, given_ranges
 
 
@@ -48,8 +48,8 @@ def check_ranges(lam: Any, q: Any, temperature: Any) -> None:
 
 def check_level(level: float) -> None:
     """Stop if a level is not between 0 and 1."""
-    if not 0 < level < 1:
-        stop(f"--level must lie between 0 and 1, such as 0.9; got {level:g}")
+    with mistakes(ValueError):
+        check_share("level", level, 0.9)
 
 
 def check_posterior(request: PosteriorRequest) -> None:

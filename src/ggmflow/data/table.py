@@ -200,7 +200,8 @@ def _check_signs(delimiter: str, decimal: str) -> None:
     if not isinstance(decimal, str) or decimal not in (".", ","):
         raise ArgumentError("decimal", decimal, (".", ","))
     if decimal == delimiter:
-        raise ValueError(f"{decimal!r} cannot separate both fields and decimals")
+        advice = Advice("if fields are separated by another sign, give it, such as", {"delimiter": ";"})
+        raise ArgumentError("decimal", decimal, reason="cannot separate both fields and decimals", advice=advice)
 
 
 def _read_csv(path: Path, delimiter: str, decimal: str, depth: int) -> tuple[list[str], list[Any], list[int]]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 _SHOWN = 4  # names in a list before it is cut
 _MOST_NAMES = 20  # names in an option; nobody types more
 _COMMAND_LINE_NAMES = {"random_state": "seed"}  # options whose names differ on the command line
+_NO_OPTIONS = ("architecture", "probs")  # arguments that the command line has no option for
 
 
 class Surface(Enum):
@@ -25,17 +26,18 @@ class Advice(NamedTuple):
     Attributes
     ----------
     action
-        The text before the options.
+        The text before the options; a text for each surface if a remedy is a call in Python and a command elsewhere.
     options
         Values of Python parameters; `...` as a value leaves it to the reader.
     """
 
-    action: str
+    action: str | Mapping[Surface, str]
     options: Mapping[str, Any] = {}
 
     def text(self, surface: Surface) -> str:
         """The action and the options, as they are typed at this surface."""
-        return " ".join([self.action, *([options_text(self.options, surface)] if self.options else [])])
+        action = self.action if isinstance(self.action, str) else self.action[surface]
+        return " ".join([action, *([options_text(self.options, surface)] if self.options else [])])
 
 
 def message_of(error: Exception, surface: Surface) -> str:
@@ -80,7 +82,7 @@ def option(name: str, value: Any, surface: Surface) -> str:
 
 def option_name(name: str, surface: Surface) -> str:
     """Name of an option: lam in Python and in a report, --lam on the command line."""
-    if surface is not Surface.COMMAND_LINE:
+    if surface is not Surface.COMMAND_LINE or name in _NO_OPTIONS:
         return name
     return f"--{_COMMAND_LINE_NAMES.get(name, name).replace('_', '-')}"
 

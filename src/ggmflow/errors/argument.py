@@ -1,5 +1,6 @@
-"""The exception for an argument with a value that cannot be used."""
+"""Exceptions for an argument with a value that cannot be used."""
 
+from numbers import Real
 from typing import Any
 
 from ggmflow.errors.advice import Advice, Surface, option, option_name, option_value
@@ -67,6 +68,48 @@ class ArgumentError(ValueError):
         else:
             problem = f"{option(self.argument, self.value, surface)} {self.reason}"
         return problem if self.advice is None else f"{problem}: {self.advice.text(surface)}"
+
+
+class UnknownChoiceError(ArgumentError):
+    """An argument names none of the things that there are to choose from.
+
+    Parameters
+    ----------
+    argument, value
+        As in `ArgumentError`.
+    allowed
+        A tuple of all names; or the rest of a sentence after "choose".
+
+    Examples
+    --------
+    >>> error = UnknownChoiceError("format", "xml", ("csv", "json"))
+    >>> print(error)
+    unknown format 'xml': choose one of csv, json
+    >>> print(error.text(Surface.COMMAND_LINE))
+    unknown --format 'xml': choose one of csv, json
+    """
+
+    def text(self, surface: Surface) -> str:
+        """The message, in which the option is written as it is typed."""
+        shown = repr(self.value) if isinstance(self.value, str) else f"of type {type(self.value).__name__}"
+        choices = self.allowed if isinstance(self.allowed, str) else f"one of {', '.join(self.allowed)}"
+        return f"unknown {option_name(self.argument, surface)} {shown}: choose {choices}"
+
+
+def check_share(name: str, value: object, example: float | None = None) -> float:
+    """A number between 0 and 1, neither of them; raise if it is not, such as a level of 90.
+
+    Parameters
+    ----------
+    name, value
+        Of the argument.
+    example
+        A value that the message recommends.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
+        such_as = "" if example is None else f", such as {example:g}"
+        raise ArgumentError(name, value, f"be a number between 0 and 1{such_as}")
+    return float(value)
 
 
 def _alternatives(values: tuple[Any, ...], surface: Surface) -> str:

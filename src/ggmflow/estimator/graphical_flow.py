@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ggmflow.data.check import DataWarning
 from ggmflow.data.findings import serious_sentences
 from ggmflow.data.scatter import Scatter
+from ggmflow.errors.argument import ArgumentError
 from ggmflow.estimator import model_file
 from ggmflow.estimator.fitted_flow import FittedFlow, Timings
 from ggmflow.estimator.fitted_flow import RangeWarning as RangeWarning
@@ -335,4 +336,6 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
                 return flow
         known = " and ".join(f"{value:g}" for value in self._snapshots)
         why = " (its cooling was interrupted)" if self.status_ == Status.INTERRUPTED else ""
-        raise ValueError(f"this model has flows at the temperatures {known} only{why}, got {temperature:g}")
+        must = f"be one that was kept: this model has flows at the temperatures {known} only{why}"
+        given = float(f"{temperature:g}")  # without the rounding of exp(log T)
+        raise ArgumentError("temperature", given, must)

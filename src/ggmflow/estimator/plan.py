@@ -14,15 +14,18 @@ from jaxtyping import Array, Int, Key
 from sklearn.exceptions import ConvergenceWarning
 
 from ggmflow.data.scatter import Scatter
+from ggmflow.errors.advice import Advice, Surface
+from ggmflow.errors.advised import AdvisedWarning
 from ggmflow.flow.base import MatrixFlow, find_architecture, untrained_flow
 from ggmflow.model.conditions import Ranges, find_ranges
 from ggmflow.posterior.source import as_key
 from ggmflow.train.loop import Trained
 from ggmflow.train.memory import memory_errors, require_memory
+from ggmflow.train.report import MANY_SKIPPED
 from ggmflow.train.settings import Settings, default_settings
 from ggmflow.train.status import Status
 
-_MANY_SKIPPED = 0.05  # of all steps
+_CHECK = "check posterior(...).diagnostics()"
 
 
 class FitPlan(NamedTuple):
@@ -102,20 +105,22 @@ def raise_if_failed(trained: Trained) -> None:
         )
 
 
+class TrainingWarning(AdvisedWarning, ConvergenceWarning):
+    """Training was interrupted, or skipped many steps; the advice says how to judge the result."""
+
+
 def warn_about_training(trained: Trained, steps: int, checkpoint: str | Path | None) -> None:
     """Warn, at the caller of `fit`, about a training run that was interrupted or skipped many steps."""
     last = trained.history[-1]
     if trained.status == Status.INTERRUPTED:
-        message = (
-            f"interrupted after {last.step} of {steps} steps: this is the best model so far. "
-            "Check posterior(...).diagnostics() before trusting it"
-        )
-        message += f"; the same call resumes from {checkpoint}" if checkpoint is not None else ""
-    elif last.skipped > _MANY_SKIPPED * last.step:
-        message = (
-            f"{last.skipped} of {last.step} steps were skipped because their gradient was not finite. "
-            "Check posterior(...).diagnostics(); narrower ranges of lam, q and temperature may help"
-        )
+        problem = f"interrupted after {last.step} of {steps} steps, with the best model so far"
+        python, command_line = f"{_CHECK} before trusting it", "resume it by the same command with --resume"
+        python += f"; the same call resumes from {checkpoint}" if checkpoint is not None else ""
+    elif last.skipped > MANY_SKIPPED * last.step:
+        problem = f"{last.skipped} of {last.step} steps were skipped because their gradient was not finite"
+        python = f"{_CHECK}; narrower ranges of lam, q and temperature may help"
+        command_line = "check the line Trust of the summary; narrower --lam, --q and --temperature may help"
     else:
         return
-    warnings.warn(message, ConvergenceWarning, stacklevel=3)
+    texts = {Surface.PYTHON: python, Surface.COMMAND_LINE: command_line, Surface.REPORT: python}
+    warnings.warn(TrainingWarning(problem, Advice(texts)), stacklevel=3)

@@ -7,9 +7,8 @@ from jaxtyping import Int
 from ggmflow.data.scatter import Scatter
 from ggmflow.model.conditions import Choice, Ranges
 from ggmflow.posterior.notebook_html import Level, name_some, notebook_html
+from ggmflow.train.report import MANY_SKIPPED
 from ggmflow.train.status import Status
-
-_SKIPPED = 0.05  # share of skipped steps from which training is doubtful
 
 
 def summary_html(
@@ -65,7 +64,7 @@ def _choice_text(choice: Choice) -> str:
 def _verdict(status: str, steps: int, ess: float, skipped: int) -> tuple[Level, str]:
     """How training went; each posterior has diagnostics of its own."""
     text = f"{100 * ess:.3g} % of draws are effective, on average over the ranges"
-    if skipped > _SKIPPED * steps:
+    if skipped > MANY_SKIPPED * steps:
         return "caution", f"Caution: {skipped} steps were skipped; {text}."
     if status == Status.INTERRUPTED:
         return "caution", f"Caution: training was interrupted; {text}."

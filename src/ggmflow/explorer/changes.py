@@ -18,7 +18,7 @@ from bokeh.document import Document
 from bokeh.model import Model
 from bokeh.models import ColumnDataSource, CustomJS
 
-from ggmflow.explorer.assets import read_asset
+from ggmflow.storage.package_files import package_text
 
 
 class Changes:
@@ -38,7 +38,9 @@ class Changes:
         self.new: dict[str, dict[str, Any]] = {}
         self.live = False  # until the page is loaded, properties are set on the models that Bokeh sends to it
         self.message = ColumnDataSource({"text": ["{}"]})
-        script = CustomJS(args={"message": self.message, "models": self.models}, code=read_asset("set_properties.js"))
+        script = CustomJS(
+            args={"message": self.message, "models": self.models}, code=package_text("explorer/set_properties.js")
+        )
         self.message.js_on_change("data", script)
         doc.on_event("document_ready", lambda event: self.begin())
 

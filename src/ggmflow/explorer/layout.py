@@ -21,7 +21,6 @@ from bokeh.models import (
 )
 
 from ggmflow.explorer import texts
-from ggmflow.explorer.assets import read_asset
 from ggmflow.explorer.panels.associations import Forest, PairPosterior
 from ggmflow.explorer.panels.edge_table import EdgeTable
 from ggmflow.explorer.panels.network import Network
@@ -29,6 +28,7 @@ from ggmflow.explorer.panels.plane import EdgeCounts, Plane
 from ggmflow.explorer.panels.style import ACCENT
 from ggmflow.explorer.prepared import Prepared
 from ggmflow.explorer.state import RULES
+from ggmflow.storage.package_files import package_text
 
 _BOX = {"background": "#ffffff", "border": "1px solid #e1e6eb", "border-radius": "8px", "padding": "10px 12px"}
 _PAGE = {"background": "#f4f6f8", "padding": "10px 12px 14px", "min-height": "100vh", "box-sizing": "border-box"}
@@ -69,11 +69,11 @@ class Controls:
         self.save_graph = Button(label="Graph (GraphML)", name="graph", **_WIDE)
         self.save_table = Button(label="Table (CSV)", name="table", **_WIDE)
         self.save_figure = Button(label="Figure (SVG)", name="figure", **_WIDE)
-        self.clear.js_on_click(CustomJS(args={"search": self.search}, code=read_asset("clear_search.js")))
+        self.clear.js_on_click(CustomJS(args={"search": self.search}, code=package_text("explorer/clear_search.js")))
         self.file = ColumnDataSource({"name": [""], "type": [""], "text": [None]})
-        self.file.js_on_change("data", CustomJS(args={"source": self.file}, code=read_asset("save_file.js")))
+        self.file.js_on_change("data", CustomJS(args={"source": self.file}, code=package_text("explorer/save_file.js")))
         for widget in (*self.sliders, self.rule, self.best, self.search, self.clear, *self.downloads):
-            widget.update(stylesheets=[read_asset("page.css")], css_classes=["control"])
+            widget.update(stylesheets=[package_text("explorer/page.css")], css_classes=["control"])
 
     @property
     def sliders(self) -> list[Slider]:
@@ -116,7 +116,7 @@ def make_page(prepared: Prepared, controls: Controls, panels: Panels, unseen: li
     unseen
         Data sources that nothing draws: they belong to the page only if something refers to them.
     """
-    save = CustomJS(args={"plot": panels.network.figure}, code=read_asset("save_network.js"))
+    save = CustomJS(args={"plot": panels.network.figure}, code=package_text("explorer/save_network.js"))
     controls.save_figure.js_on_event("button_click", save)
     shown = panels.texts
     shown["state"].styles = {"flex": "1 1 260px"}
@@ -150,7 +150,7 @@ def _box(*children: Any, **styles: str) -> Column:
 
 
 def _text(name: str, text: str = "") -> Div:
-    style = {"stylesheets": [read_asset("page.css")], "css_classes": ["text"]}
+    style = {"stylesheets": [package_text("explorer/page.css")], "css_classes": ["text"]}
     return Div(text=text, name=name, disable_math=True, **style, **_WIDE)
 
 

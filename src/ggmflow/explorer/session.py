@@ -17,12 +17,12 @@ from bokeh.events import Pan, PanStart, Tap
 from bokeh.models import CustomJS
 
 from ggmflow.explorer import texts
-from ggmflow.explorer.assets import read_asset
 from ggmflow.explorer.changes import Changes
 from ggmflow.explorer.layout import Controls, Panels, make_page
 from ggmflow.explorer.panels.associations import Forest
 from ggmflow.explorer.prepared import Prepared
 from ggmflow.explorer.state import COLUMNS, RULES, State, rounded_condition
+from ggmflow.storage.package_files import package_text
 from ggmflow.views import pairs
 from ggmflow.views.export import csv_text, export_table, graphml
 
@@ -82,7 +82,9 @@ class Session:
         panels.network.picks.on_change("data", lambda attr, old, new: self._click(new["kind"][0], new["which"][0]))
         clicks = panels.table.clicks
         clicks.on_change("data", lambda attr, old, new: self._click_table(new["pair"][0], new["column"][0]))
-        listen = CustomJS(args={"table": panels.table.table, "clicks": clicks}, code=read_asset("listen_to_table.js"))
+        listen = CustomJS(
+            args={"table": panels.table.table, "clicks": clicks}, code=package_text("explorer/listen_to_table.js")
+        )
         self.doc.js_on_event("document_ready", listen)
 
     # ---------------------------------------------------------------------------------------------------------- moves

@@ -17,6 +17,7 @@ from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 from paramax import NonTrainable, unwrap
 
 from ggmflow.data.scatter import Scatter
+from ggmflow.errors.argument import UnknownChoiceError
 from ggmflow.model.conditions import Ranges
 from ggmflow.model.target import cholesky_columns, precision_from_entries, unnormalized_log_prob
 
@@ -171,10 +172,9 @@ def register(flow: type[MatrixFlow]) -> None:
 
 
 def find_architecture(name: object) -> type[MatrixFlow]:
-    """The registered class of a name; raises ValueError if there is none."""
+    """The registered class of a name; raises UnknownChoiceError if there is none."""
     if not isinstance(name, str) or name not in ARCHITECTURES:
-        known = " or ".join(map(repr, ARCHITECTURES))
-        raise ValueError(f"unknown architecture {name!r}: choose {known}")
+        raise UnknownChoiceError("architecture", name, " or ".join(map(repr, ARCHITECTURES)))
     return ARCHITECTURES[name]
 
 

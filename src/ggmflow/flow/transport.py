@@ -15,7 +15,6 @@ Parameters lie on the first axis, so that every operation runs along contiguous 
 
 import math
 from functools import cache
-from importlib import resources
 from typing import NamedTuple
 
 import jax
@@ -25,6 +24,7 @@ from jax.nn import sigmoid, softplus
 from jaxtyping import Array, Float
 
 from ggmflow.flow.monotone import invert_increasing
+from ggmflow.storage.package_files import package_file
 
 NUM_PAIRS, NUM_POWERS, NUM_FEATURES = 2, 3, 9
 NUM_PARAMETERS = 6 * NUM_PAIRS + 5 + 2 * NUM_POWERS
@@ -51,7 +51,7 @@ class Network(NamedTuple):
 @cache
 def load_network() -> Network:
     """The shipped weights, as NumPy arrays in single precision."""
-    with resources.files("ggmflow.flow").joinpath("transport.npz").open("rb") as file:
+    with package_file("flow/transport.npz").open("rb") as file:
         arrays = np.load(file, allow_pickle=False)
         return Network(**{name: arrays[name] for name in Network._fields})
 

@@ -4,7 +4,6 @@ An entry is (a, b), two names or positions. Its position in the rows [Ω₁₁ �
 the query variable in the query, and the position of the other variable in the data.
 """
 
-import difflib
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral
@@ -13,8 +12,10 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from ggmflow.errors.columns import UnknownColumnError
 from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.plot.style import short
+from ggmflow.posterior.arguments import check_tails
 from ggmflow.posterior.posterior import PoorFitWarning, Posterior
 from ggmflow.posterior.weights import sort_order, weighted_quantile
 
@@ -64,8 +65,7 @@ def _position(each: Any, names: Sequence[str]) -> int:
     if isinstance(each, str):
         if each in names:
             return list(names).index(each)
-        close = difflib.get_close_matches(each, names, 1)
-        raise ValueError(f"there is no variable {each!r}" + (f": did you mean {close[0]!r}?" if close else ""))
+        raise UnknownColumnError(each, names)
     if isinstance(each, Integral) and not isinstance(each, bool) and 0 <= int(each) < len(names):
         return int(each)
     raise ValueError(f"a variable is a name or a position from 0 to {len(names) - 1}, got {each!r}")
@@ -120,9 +120,8 @@ def quantiles_of(
 
 def three_probs(level: float) -> tuple[float, float, float]:
     """Return the probabilities of the lower end, the median and the upper end of a credible interval."""
-    if isinstance(level, bool) or not 0 < level < 1:
-        raise ValueError(f"level must be a number between 0 and 1, such as 0.9, got {level!r}")
-    return (1 - level) / 2, 0.5, (1 + level) / 2
+    low, high = check_tails(level)
+    return low, 0.5, high
 
 
 def scale_name(scale: Scale, post_or_model: Posterior | GraphicalFlow) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from ggmflow.errors.argument import ArgumentError
+from ggmflow.errors.argument import ArgumentError, check_share
 
 _MOST = 10**9  # more draws, chains or sweeps would run out of memory or time, so they are a mistake
 
@@ -26,9 +26,8 @@ def check_tails(level: float) -> tuple[float, float]:
     >>> check_tails(0.5)
     (0.25, 0.75)
     """
-    if not isinstance(level, Real) or not 0 < float(level) < 1:
-        raise ArgumentError("level", level, "be a number between 0 and 1, such as 0.9")
-    return (1 - float(level)) / 2, (1 + float(level)) / 2
+    level = check_share("level", level, 0.9)
+    return (1 - level) / 2, (1 + level) / 2
 
 
 def check_threshold(threshold: float) -> float:
@@ -38,13 +37,6 @@ def check_threshold(threshold: float) -> float:
     return float(threshold)
 
 
-def check_rate(rate: float) -> float:
-    """A false discovery rate; raise if it is not between 0 and 1."""
-    if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 < float(rate) < 1:
-        raise ArgumentError("rate", rate, "be a number between 0 and 1, such as 0.1")
-    return float(rate)
-
-
 def check_probs(probs: ArrayLike) -> Float[np.ndarray, "*k"]:
     """One probability or a vector of them; raise if one is not between 0 and 1."""
     try:
@@ -52,7 +44,7 @@ def check_probs(probs: ArrayLike) -> Float[np.ndarray, "*k"]:
     except (ValueError, TypeError):  # lists of different lengths
         levels = np.empty((0, 0))
     if levels.dtype.kind not in "iuf" or levels.ndim > 1 or not np.all((levels >= 0) & (levels <= 1)):
-        raise ValueError(f"probs must be one or more probabilities from 0 to 1, got {probs!r}")
+        raise ArgumentError("probs", probs, "be one or more probabilities from 0 to 1")
     return levels
 
 
@@ -60,7 +52,7 @@ def check_query(query: ArrayLike, n_features: int) -> Int[np.ndarray, " s"]:
     """Positions of the query's columns; raise if they repeat or are not positions of columns."""
     positions = np.array(query)
     if positions.ndim != 1 or not positions.size or positions.dtype.kind not in "iu":
-        raise ValueError(f"query must be a vector of column positions, got {query!r}")
+        raise ArgumentError("query", query, "be a vector of column positions")
     if len(np.unique(positions)) < positions.size or positions.min() < 0 or positions.max() >= n_features:
-        raise ValueError(f"query must hold different positions from 0 to {n_features - 1}, got {positions}")
+        raise ArgumentError("query", positions.tolist(), f"hold different positions from 0 to {n_features - 1}")
     return positions.astype(np.intp)

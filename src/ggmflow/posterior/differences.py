@@ -21,7 +21,8 @@ from scipy.special import ndtr
 
 from ggmflow import gibbs
 from ggmflow.data.scatter import Scatter
-from ggmflow.posterior.arguments import check_count, check_rate, check_tails, check_threshold
+from ggmflow.errors.argument import check_share
+from ggmflow.posterior.arguments import check_count, check_tails, check_threshold
 from ggmflow.posterior.edges import kept_share, overconfidence
 from ggmflow.posterior.posterior import Posterior
 from ggmflow.posterior.source import ChainSource, RandomState, as_key
@@ -99,7 +100,7 @@ def compare(
     group's own standard deviations.
     """
     tails, threshold, (one, other) = check_tails(level), check_threshold(threshold), _check_labels(names)
-    check_rate(rate)
+    check_share("rate", rate, 0.1)
     _check_comparable(first, second)
     rows = None if not permutations else _rows_of_both(first, second, check_count(permutations, "permutations"), data)
     draws = first.weighted_draws(), second.weighted_draws()
@@ -330,7 +331,7 @@ def _check_comparable(first: Posterior, second: Posterior) -> None:
             shown = " in one and ".join("an average" if value is None else f"{value:g}" for value in values)
             raise ValueError(
                 f"{symbol} is {shown} in the other, and shrinkage alone would make associations differ: "
-                "ask both models for the same condition, model.posterior(lam, q)"
+                "use the same condition for both, model.posterior(lam, q)"
             )
 
 
@@ -339,9 +340,9 @@ def _rows_of_both(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The rows of both groups in their working scales, columns in the order of the first."""
     if first.lam is None or first.q is None:
-        raise ValueError("permutations need one λ and q, not an average: ask both models for posterior(lam, q)")
+        raise ValueError("permutations need one λ and q, not an average: give lam and q in both calls of `posterior`")
     if first.scatter is None or second.scatter is None:
-        raise ValueError("permutations need posteriors that know their data: those of fitted models do")
+        raise ValueError("permutations need the data behind the posteriors: use `posterior` of fitted models")
     if not isinstance(data, tuple | list) or len(data) != 2:
         raise ValueError(f"{permutations} permutations need the rows of both groups: give data=(X_first, X_second)")
     rows = [post.scatter.working(X) for post, X in zip((first, second), data, strict=True) if post.scatter is not None]

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+from ggmflow.errors.advice import Advice
+from ggmflow.errors.argument import ArgumentError, UnknownChoiceError, check_share
+
 if TYPE_CHECKING:
     from ggmflow.posterior.edges import ScoredPairs
     from ggmflow.posterior.two_groups import Chosen, Pairs
@@ -239,16 +242,18 @@ def find_rule(key: str | None = None, **given: float | None) -> tuple[EdgeRule, 
     if key is None:
         key = next((each.key for each in EDGE_RULES.values() if values.keys() & each.parameters.keys()), DEFAULT)
     if not isinstance(key, str) or key not in EDGE_RULES:
-        shown = repr(key) if isinstance(key, str) else f"of type {type(key).__name__}"
-        raise ValueError(f"unknown rule {shown}: choose one of {', '.join(EDGE_RULES)}")
+        raise UnknownChoiceError("rule", key, tuple(EDGE_RULES))
     rule = EDGE_RULES[key]
     for name, value in values.items():
         if name not in rule.parameters:
             known = f"takes {' and '.join(rule.parameters)}" if rule.parameters else "takes no numbers"
             owner = next((each.key for each in EDGE_RULES.values() if name in each.parameters), None)
-            belongs = f", which belongs to rule={owner!r}" if owner else ""
-            raise ValueError(f"the rule {key!r} {known}, but {name} was given{belongs}")
-        _check_number(name, value, rule.parameters[name].bounded)
+            advice = Advice("it belongs to", {"rule": owner}) if owner else None
+            raise ArgumentError("rule", key, reason=f"{known}, but {name} was given", advice=advice)
+        if rule.parameters[name].bounded:
+            check_share(name, value)
+        elif isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < math.inf:
+            raise ArgumentError(name, value, "be a number zero or positive")
     return rule, rule.defaults | {name: float(value) for name, value in values.items()}
 
 
@@ -268,10 +273,3 @@ def menu_entries() -> dict[str, MenuEntry]:
     """All entries of a menu, by their values."""
     entries = (MenuEntry(rule.key, values) for rule in EDGE_RULES.values() for values in rule.menu)
     return {entry.value: entry for entry in entries}
-
-
-def _check_number(name: str, value: object, bounded: bool) -> None:
-    inside = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
-    if not inside or (bounded and not 0 < float(value) < 1):  # pyright: ignore[reportArgumentType]
-        limits = "between 0 and 1" if bounded else "zero or positive"
-        raise ValueError(f"{name} must be a number {limits}, got {value!r}")

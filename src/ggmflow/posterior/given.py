@@ -1,6 +1,5 @@
 """Known values of some variables, from which others are predicted: reading and checking them."""
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +8,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from ggmflow.data.table import read_table
+from ggmflow.errors.columns import UnknownColumnError
 
 
 def read_given(given: Any, names: tuple[str, ...]) -> tuple[Float[np.ndarray, "m d"], list[Any]]:
@@ -39,8 +39,7 @@ def read_given(given: Any, names: tuple[str, ...]) -> tuple[Float[np.ndarray, "m
         raise TypeError(f"given must name the variables that are known, got {type(given).__name__}: {hint}")
     for name in map(str, given.columns):
         if name not in names:
-            close = difflib.get_close_matches(name, names) or names[:5]
-            raise ValueError(f"given: no column is named {name!r}: did you mean {' or '.join(map(repr, close))}?")
+            raise UnknownColumnError(name, names)
     if len(given) == 0:
         raise ValueError("given has no cases: a table needs at least one row")
     out = np.full((len(given), len(names)), np.nan)

@@ -99,7 +99,7 @@ class ChainSource(NamedTuple):
 
     def log_prob(self, precision: Float[np.ndarray, "k s d"]) -> Float[np.ndarray, " k"]:
         """Exact draws come without a density."""
-        raise ValueError("draws of exact chains have no known density: ask the posterior that they were refined from")
+        raise ValueError("draws of exact chains have no known density: use `log_prob` of the posterior before `refine`")
 
 
 def draw_rows(

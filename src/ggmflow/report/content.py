@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
+from ggmflow.errors.argument import ArgumentError
 from ggmflow.estimator.graphical_flow import GraphicalFlow, RangeWarning
 from ggmflow.evidence.normalizer import Method
 from ggmflow.model.conditions import Choice
@@ -255,9 +256,12 @@ def collect(model: GraphicalFlow, lam: ArrayLike | None = None, q: ArrayLike | N
 
 
 def _given(name: str, values: ArrayLike) -> Float[np.ndarray, " k"]:
-    axis = np.unique(np.atleast_1d(np.asarray(values, float)))
-    if axis.ndim != 1 or not axis.size or not np.all(np.isfinite(axis) & (axis > 0)):
-        raise ValueError(f"{name} must be a positive number or a list of them, got {values!r}")
+    try:
+        axis = np.unique(np.asarray(values, float))
+    except (ValueError, TypeError):  # not numbers, or lists of different lengths
+        axis = np.empty(0)
+    if not axis.size or not np.all(np.isfinite(axis) & (axis > 0)):
+        raise ArgumentError(name, values, "be a positive number or a list of them")
     return axis
 
 

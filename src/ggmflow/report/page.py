@@ -7,7 +7,6 @@ import functools
 import hashlib
 import os
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,11 @@ from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.posterior.weights import Verdict
 from ggmflow.report import svg, text
 from ggmflow.report.content import LEVEL, RULES, THRESHOLD, Content, collect
-from ggmflow.report.reproduction import package_versions, python_code
+from ggmflow.report.reproduction import python_code
 from ggmflow.report.script import script_data, to_json
 from ggmflow.report.table import blank_row, edge_rows
+from ggmflow.storage.archive import versions
+from ggmflow.storage.package_files import package_text
 from ggmflow.storage.replace import replacing
 from ggmflow.views.layout import network_layout
 from ggmflow.views.pairs import num_draws_of
@@ -102,9 +103,9 @@ def render(
     data_name, reading
         As in `write_report`.
     """
-    data, script = script_data(content), _resource("page.js")
+    data, script = script_data(content), package_text("report/page.js")
     # The only strings that templates insert without escaping.
-    safe = {"css": _resource("page.css"), "script": script, "json": to_json(data)}
+    safe = {"css": package_text("report/page.css"), "script": script, "json": to_json(data)}
     drawings = {
         "network": svg.network(content, network_layout(model)),
         "evidence_map": svg.evidence_map(content),
@@ -140,14 +141,10 @@ def render(
             training=text.training(model.status_, model.n_iter_, int(model.history_["skipped"].iloc[-1])),
             ranges=text.ranges({"λ": model.lam_range_, "q": model.q_range_, "T": model.temperature_range_}),
             code=python_code(model, content, data_name, reading or {}),
-            versions=package_versions(),
+            versions=versions(),
             evidence_draws=num_draws_of(model),
         )
     )
-
-
-def _resource(name: str) -> str:
-    return files("ggmflow.report").joinpath(name).read_text("utf-8")
 
 
 @functools.cache

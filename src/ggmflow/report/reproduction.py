@@ -1,14 +1,11 @@
-"""Python code that gives the numbers of a report again, and the versions of the packages that computed them."""
+"""Python code that gives the numbers of a report again."""
 
-import platform
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from ggmflow import __version__
 from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.report.content import Content
 
@@ -46,16 +43,6 @@ def python_code(model: GraphicalFlow, content: Content, data_name: str | None, r
     if not seeded:
         lines.insert(1, "# The fit had no seed (random_state): another one differs in the last digits.")
     return "\n".join(lines)
-
-
-def package_versions() -> dict[str, str]:
-    """Return the versions of the packages that the numbers depend on."""
-    return {
-        "ggmflow": __version__,
-        "JAX": jax.__version__,
-        "NumPy": np.__version__,
-        "Python": platform.python_version(),
-    }
 
 
 def _arguments(values: Mapping[str, Any]) -> str:

@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+MANY_SKIPPED = 0.05  # share of skipped steps above which training is doubtful
+
 
 class Report(NamedTuple):
     """State of training after a chunk, for progress bars and histories.

@@ -13,6 +13,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
+from ggmflow.errors.argument import UnknownChoiceError
 from ggmflow.posterior import tables
 from ggmflow.posterior.edge_rules import DEFAULT, own_parameters
 from ggmflow.posterior.edges import EdgeSelection
@@ -200,6 +201,6 @@ def export(
     --------
     >>> export(post, "graph.graphml", "graphml")  # doctest: +SKIP
     """
-    if format not in FORMATS:
-        raise ValueError(f"unknown format {format!r}: choose one of {', '.join(FORMATS)}")
+    if not isinstance(format, str) or format not in FORMATS:
+        raise UnknownChoiceError("format", format, tuple(FORMATS))
     FORMATS[format][1](post, path, level, rule)

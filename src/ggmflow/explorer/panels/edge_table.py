@@ -8,9 +8,9 @@ import html
 import numpy as np
 from bokeh.models import ColumnDataSource, Div
 
-from ggmflow.explorer.assets import read_asset
 from ggmflow.explorer.changes import Changes
 from ggmflow.explorer.state import COLUMNS, State
+from ggmflow.storage.package_files import package_text
 from ggmflow.views.pairs import View
 
 
@@ -27,7 +27,7 @@ class EdgeTable:
         self.table = Div(
             name="pairs",
             disable_math=True,
-            stylesheets=[read_asset("page.css")],
+            stylesheets=[package_text("explorer/page.css")],
             css_classes=["edges"],
             height=208,
             sizing_mode="stretch_width",

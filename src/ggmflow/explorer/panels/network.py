@@ -11,11 +11,11 @@ from bokeh.models import ColumnDataSource, CustomJS, HoverTool, Range1d, TapTool
 from bokeh.plotting import figure
 from jaxtyping import Float, Int
 
-from ggmflow.explorer.assets import read_asset
 from ggmflow.explorer.changes import Changes
 from ggmflow.explorer.geometry import label_sides, shorten, shorten_all
 from ggmflow.explorer.panels.style import ACCENT, FONT, INK, QUERY, make_figure, sign_colours
 from ggmflow.explorer.state import State
+from ggmflow.storage.package_files import package_text
 from ggmflow.views.pairs import View
 
 _MANY = 60  # nodes; with more, only those with edges are labelled
@@ -65,7 +65,10 @@ class Network:
         edges = _add_lines(plot, self.marked, self.edges)
         nodes = _add_nodes(plot, self.nodes)
         _add_tools(
-            plot, nodes, edges, CustomJS(args={"nodes": self.nodes, "picks": self.picks}, code=read_asset("pick.js"))
+            plot,
+            nodes,
+            edges,
+            CustomJS(args={"nodes": self.nodes, "picks": self.picks}, code=package_text("explorer/pick.js")),
         )
 
     @property
