@@ -28,6 +28,7 @@ from ggmflow.cli.run_record import (
 from ggmflow.estimator import graphical_flow as estimator
 from ggmflow.storage import archive
 from ggmflow.storage.replace import TEMPORARY
+from tests.support.models import without_training
 from tests.support.runs import COMMAND, FINISHED, files_of, fit
 
 
@@ -309,13 +310,14 @@ def test_smaller_fit_begins_after_one_without_enough_memory(untrained, monkeypat
     assert read_record(run)["status"] == "finished"
 
 
-def test_error_for_a_damaged_checkpoint(untrained, monkeypatch, data_file, tmp_path):
+def test_error_for_a_damaged_checkpoint(data_file, tmp_path):
     run = tmp_path / "run"
-    fit(run, data_file)
+    with without_training():
+        fit(run, data_file)
     record = read_record(run)
     (run / RECORD).write_text(json.dumps(record | {"status": "running"}))
     (run / CHECKPOINT).write_bytes(b"noise")
-    monkeypatch.undo()  # train for real: that reads the checkpoint
+    # Now with training, which reads the checkpoint.
     with pytest.raises(RunError, match=r"cannot be resumed, .*checkpoint.*begin again with force=True"):
         fit(run, data_file, resume=True)
 
