@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
-OLDEST_TESTS := $(addprefix tests/, explorer/test_server.py data/test_scatter.py data/test_missing.py model/test_target.py \
-	storage/test_cache.py storage/test_archive.py train/test_loop.py posterior/test_weights.py posterior/test_posterior.py \
-	estimator/test_graphical_flow.py)
+OLDEST_TESTS := $(addprefix tests/, explorer/test_server.py data/test_scatter.py data/test_scatter_errors.py \
+	data/test_missing.py model/test_target.py storage/test_cache.py storage/test_archive.py storage/test_archive_damage.py \
+	train/test_loop.py posterior/test_weights.py posterior/test_posterior.py posterior/test_posterior_arguments.py \
+	posterior/test_posterior_edges.py posterior/test_posterior_tables.py estimator/test_graphical_flow.py)
 # Of the estimator only scikit-learn's checks: its other tests are slow to compile.
 OLDEST_PARTS := (not test_graphical_flow or scikit_learn_checks) and not ctrl_c and not no_move_waits
 

@@ -11,17 +11,23 @@ import csv
 import platform
 import sys
 import time
+from collections.abc import Callable
 from datetime import date
-from importlib import import_module
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.trust import Row
+from benchmarks.trust import Row, calibration, faults, hostile, memory, sharding
 from ggmflow.storage.archive import versions
 
-ITEMS = ("calibration", "hostile", "faults", "memory", "sharding")
+ITEMS: dict[str, Callable[[bool], list[Row]]] = {
+    "calibration": calibration.measure,
+    "hostile": hostile.measure,
+    "faults": faults.measure,
+    "memory": memory.measure,
+    "sharding": sharding.measure,
+}
 FILE, PAGE = Path("docs/tables/trust.csv"), Path("docs/trust.md")
 WHEN = "measured on, with"
 BEGIN, END = "<!-- table of benchmarks.trust -->", "<!-- end of the table -->"
@@ -33,18 +39,18 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(ITEMS), help="items, separated by commas (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--write", action="store_true", help="into the documentation")
-    asked = parser.parse_args()
-    wanted = asked.only.split(",")
+    options = parser.parse_args()
+    wanted = options.only.split(",")
     if unknown := sorted(set(wanted) - set(ITEMS)):
         parser.error(f"unknown item {', '.join(unknown)}: choose from {', '.join(ITEMS)}")
-    if asked.write and asked.quick:
+    if options.write and options.quick:
         parser.error("quick numbers are not for the documentation")
     found, console = {}, Console()
     for item in (item for item in ITEMS if item in wanted):
         begin = time.perf_counter()
-        found[item] = import_module(f"benchmarks.trust.{item}").measure(asked.quick)
+        found[item] = ITEMS[item](options.quick)
         console.print(f"{item}: {(time.perf_counter() - begin) / 60:.1f} min", style="dim")
-        if asked.write:
+        if options.write:
             write({item: found[item]})  # kept even if the next item fails
     console.print(as_table(found))
     broken = [row.what for rows in found.values() for row in rows if row.holds is False]

@@ -8,8 +8,11 @@ from pathlib import Path
 from rich.console import Console
 
 from experiments.paper import reproduce
-from experiments.paper.record import EXPERIMENTS, RESULTS, OtherSettingsError
+from experiments.paper.record import EXPERIMENTS, OtherSettingsError
 from ggmflow.cli.terminal import duration
+
+# Not the results of the repository, which are replaced only on purpose; git ignores both directories.
+OUTPUT, QUICK_OUTPUT = Path("results/paper"), Path("results/paper-quick")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,10 +27,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m experiments.paper", description="Repeat an experiment of the paper."
     )
     parser.add_argument("experiment", choices=EXPERIMENTS)
-    parser.add_argument("-o", "--output", type=Path, help="directory for tables and figures (default: results)")
+    default = f"{OUTPUT}; {QUICK_OUTPUT} with --quick"
+    parser.add_argument("-o", "--output", type=Path, help=f"directory for tables and figures (default: {default})")
     parser.add_argument("--quick", action="store_true", help="about a minute, to see that it runs")
-    asked = parser.parse_args(arguments)
-    directory = asked.output or (RESULTS / "quick" if asked.quick else RESULTS)
+    options = parser.parse_args(arguments)
+    directory = options.output or (QUICK_OUTPUT if options.quick else OUTPUT)
     command = " ".join(["python -m experiments.paper", *(sys.argv[1:] if arguments is None else arguments)])
     console, begun = Console(stderr=True, highlight=False), []
 
@@ -39,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(f"[green]✓[/green] {name}  [dim]{duration(seconds)}[/dim]")
 
     try:
-        tables, figures = reproduce(asked.experiment, directory, quick=asked.quick, command=command, tell=tell)
+        tables, figures = reproduce(options.experiment, directory, quick=options.quick, command=command, tell=tell)
     except KeyboardInterrupt:
         console.print("Interrupted. Finished jobs are kept; run the same command to continue.")
         return 130
@@ -47,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(f"Error: {error}", soft_wrap=True)
         return 2
     if not begun:
-        console.print(f"All jobs in {directory / asked.experiment} are finished; use -o to start again elsewhere.")
-    for path in [directory / asked.experiment / f"{name}.csv" for name in tables] + figures:
+        console.print(f"All jobs in {directory / options.experiment} are finished; use -o to start again elsewhere.")
+    for path in [directory / options.experiment / f"{name}.csv" for name in tables] + figures:
         print(path)
     return 0
 

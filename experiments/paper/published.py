@@ -8,8 +8,8 @@ LAM = {"evidence": 3.52, "cross-validation": 3.36}  # units not stated
 F1_ROWS = (15, 25, 35, 45)
 F1 = {"flow": (0.47, 0.56, 0.63, 0.64), "BGL": (0.37, 0.48, 0.58, 0.62)}  # flow at q = 0.25; Bayesian graphical lasso
 
-# Markov blanket: time of the Gibbs sampler of Kaufmann et al., and draws per second of the flow on a TITAN X.
-BLANKET_SIZE = "s = 6, t = 312"
+# Markov blanket, s = 6, t = 312: time of the Gibbs sampler of Kaufmann et al., and draws per second of the flow on a
+# TITAN X.
 GIBBS_SECONDS, GIBBS_DRAWS = 89.0, 500
 FLOW_RATE = 2000.0
 RATE_RATIO = FLOW_RATE * GIBBS_SECONDS / GIBBS_DRAWS

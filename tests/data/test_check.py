@@ -155,7 +155,7 @@ def test_identical_columns():
     assert Kind.COLLINEAR not in kinds(X)
     first, second = sentences(check, Surface.COMMAND_LINE)
     assert "columns 'a', 'g' and 'h' are identical (|r| = 1.000)" in first and "--drop 'g,h'" in first
-    assert "columns 'b' and 'f' are identical but for their sign (r = −1.000)" in second
+    assert "columns 'b' and 'f' are identical except for their sign (r = −1.000)" in second
 
 
 def test_identical_columns_are_found_despite_missing_values():

@@ -17,7 +17,7 @@ class Settings(NamedTuple):
 class TwoJobs:
     """An experiment whose second job is interrupted the first time."""
 
-    QUICK = Settings()
+    QUICK = FULL = Settings()
 
     def __init__(self):
         self.interrupted = False
@@ -53,6 +53,14 @@ def test_an_interrupted_run_continues(two_jobs, tmp_path, capsys):
     assert read_about(tmp_path / "toy")["command"] == f"python -m experiments.paper toy --quick -o {tmp_path}"
     assert main(command) == 0
     assert "finished" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("options", "directory"), [([], "results/paper"), (["--quick"], "results/paper-quick")])
+def test_results_of_the_repository_are_not_the_default_output(two_jobs, tmp_path, monkeypatch, options, directory):
+    two_jobs.interrupted = True
+    monkeypatch.chdir(tmp_path)
+    assert main(["toy", *options]) == 0
+    assert (tmp_path / directory / "toy" / "values.csv").exists()
 
 
 def test_results_of_other_settings_are_left_alone(two_jobs, tmp_path, capsys):

@@ -11,8 +11,8 @@ from ggmflow.model.precision import partial_correlation
 from ggmflow.posterior.differences import _adjust, _both, _exact_posterior, _score
 from ggmflow.posterior.posterior import PoorFitWarning, Posterior
 from ggmflow.posterior.source import ChainSource
-from tests.posterior.test_posterior import LAM, S3, S4, N, Q, WishartSource, posterior, scatter
 from tests.support.models import Exact
+from tests.support.wishart import LAM, S3, S4, N, Q, WishartSource, posterior, scatter
 
 COLUMNS = ["row", "column", "first", "second", "difference", "sd", "lower", "upper", "p_positive", "p_different"]
 RULE = ["fdr", "found"]

@@ -11,8 +11,8 @@ import ggmflow as gf
 from ggmflow.posterior.posterior import PoorFitWarning, Posterior
 from ggmflow.posterior.predictive import mixture_quantile, regression_draws
 from ggmflow.posterior.source import ChainSource
-from tests.posterior.test_posterior import LAM, S3, S4, N, Q, WishartSource, posterior
 from tests.support.models import TABLE
+from tests.support.wishart import LAM, S3, S4, N, Q, WishartSource, posterior
 
 NAMES = ("a", "b", "c", "d", "e")
 COLUMNS = ["mean", "sd", "sd_mean", "lower", "upper"]

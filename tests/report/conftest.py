@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import ggmflow as gf
+from ggmflow.posterior.weights import Verdict
 from ggmflow.report.content import Point, collect
 from tests.support.models import quick, without_training
 
@@ -64,7 +65,7 @@ def posterior_at(model, content, i, j):
 def a_point(associations, edges):
     """A point with these associations, and these edges by all rules."""
     values = np.tile(np.asarray(associations, float), (5, 1))
-    return Point(values, [], np.tile(np.asarray(edges, bool), (3, 1)), 0.1, 0.9, "good", 0.0, 0.0, True)
+    return Point(values, [], np.tile(np.asarray(edges, bool), (3, 1)), 0.1, 0.9, Verdict.GOOD, 0.0, 0.0, True)
 
 
 class Elements(html.parser.HTMLParser):

@@ -21,6 +21,14 @@ def test_values_equal_those_of_the_posterior(small):
         assert point.ess == post.diagnostics()["ess"]
 
 
+def test_verdict_of_a_point_is_that_of_the_posterior(small):
+    """With the same draws; the grid has points of different quality, so that a constant would fail."""
+    model, content = small
+    for i, j in np.ndindex(len(content.lam), len(content.q)):
+        assert content.at(i, j).verdict is posterior_at(model, content, i, j).diagnostics().verdict
+    assert len(content.verdicts) > 1
+
+
 @pytest.mark.slow
 def test_default_grid_contains_the_selected_point(small):
     full, _ = small

@@ -151,8 +151,8 @@ def test_data_check_with_serious_findings(untrained):
     assert "<b>copy" not in page
     told = section(page, "check")
     assert "can make or hide edges by itself" in told
-    assert "Columns 'pulse' and '<b>copy</b>' are identical (r = 1.000)" in told
-    assert "Row 7 alone moves the correlation of" in told
+    assert "columns 'pulse' and '<b>copy</b>' are identical (r = 1.000)" in told
+    assert "row 7 alone moves the correlation of" in told
     assert 'Read the <a href="#check">data check</a> first' in page
     assert "transform='nonparanormal' in Python, --transform nonparanormal on the command line" in told
 

@@ -11,6 +11,7 @@ from ggmflow.report import text
 from ggmflow.report.content import collect
 from ggmflow.report.page import render
 from tests.report.conftest import GRID, NASTY, posterior_at
+from tests.support.browser import expecting
 from tests.support.models import quick
 
 
@@ -49,7 +50,9 @@ def open_report(page, path):
 
 
 def check_against_api(page, model, content, i, j):
-    """The table with all pairs says what the posterior at this point says."""
+    """The table with all pairs says what the posterior at this point says; waits until the page shows this point."""
+    expecting(page.locator("#here-lam")).to_have_text(text.number(content.lam[i]))
+    expecting(page.locator("#here-q")).to_have_text(text.number(content.q[j]))
     post = posterior_at(model, content, i, j)
     association, (lower, upper) = post.association(), post.association_interval(0.9)
     row_of = {post.names[k]: row for row, k in enumerate(post.query)}
@@ -79,13 +82,13 @@ def test_sliders_update_table_and_network(page, small, tmp_path):
         page.locator("#lam").fill(str(i))
         page.locator("#q").fill(str(j))
         check_against_api(page, model, content, i, j)
-        assert float(page.locator("#lam-value").text_content()) == GRID["lam"][i]
-        assert page.get_attribute("#q", "aria-valuetext") == f"{GRID['q'][j]:g}"
+        expecting(page.locator("#lam-value")).to_have_text(text.number(GRID["lam"][i]))
+        expecting(page.locator("#q")).to_have_attribute("aria-valuetext", text.number(GRID["q"][j]))
     page.select_option("#rule", label=text.RULE_NAMES["interval"])
-    assert len(shown(page)) == content.at(2, 0).selections[1].n_edges
+    expecting(page.locator("#graph .edge:not(.off)")).to_have_count(content.at(2, 0).selections[1].n_edges)
     page.click("#home")
-    assert float(page.locator("#lam-value").text_content()) == pytest.approx(content.lam[content.start[0]])
-    assert page.is_disabled("#home")
+    expecting(page.locator("#lam-value")).to_have_text(text.number(content.lam[content.start[0]]))
+    expecting(page.locator("#home")).to_be_disabled()
 
 
 def test_keyboard_and_mouse_select_points_and_pairs(page, small, tmp_path):
@@ -94,20 +97,24 @@ def test_keyboard_and_mouse_select_points_and_pairs(page, small, tmp_path):
     page.check("#all")
     page.focus("#lam")
     page.keyboard.press("Home")
+    expecting(page.locator("#lam-value")).to_have_text("0.8")
     at_low, low = shown(page), table_of(page)
     page.keyboard.press("End")
-    assert page.locator("#lam-value").text_content() == "24"
+    expecting(page.locator("#lam-value")).to_have_text("24")
     assert table_of(page) != low and shown(page) != at_low
     page.locator(".cell[data-i='0'][data-j='1']").first.click()
-    assert page.locator("#lam-value").text_content() == "0.8" and page.locator("#q-value").text_content() == "1"
-    before = page.get_attribute("#pair-curve .line", "d")
+    expecting(page.locator("#lam-value")).to_have_text("0.8")
+    expecting(page.locator("#q-value")).to_have_text("1")
+    curve = page.locator("#pair-curve .line")
+    before = curve.get_attribute("d")
     buttons = page.locator("#table .pair")
     buttons.last.focus()
     page.keyboard.press("Enter")
-    assert page.get_attribute("#pair-curve .line", "d") != before
+    expecting(curve).not_to_have_attribute("d", before)
     assert page.evaluate("document.activeElement.className") == "pair"  # the keyboard stays where it was
     page.fill("#find", "MOOD")
-    assert all("mood" in pair for pair in table_of(page)) and len(table_of(page)) == 4
+    expecting(page.locator("#table tbody tr")).to_have_count(4)
+    assert all("mood" in pair for pair in table_of(page))
 
 
 def test_table_and_network_can_be_downloaded(page, small, tmp_path):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ggmflow.model.conditions import Boundary, Choice
+from ggmflow.posterior.weights import Verdict
 from ggmflow.report import text
 
 
@@ -18,17 +19,19 @@ def test_numbers_as_text():
 
 
 @pytest.mark.slow
-def test_text_of_fair_and_poor_points_differs(small):
+def test_text_of_a_point_has_its_numbers_and_the_consequence_of_its_verdict(small):
     _, content = small
-    fair = content.selected._replace(ess=0.05, khat=0.3, verdict="fair")
-    assert "50 of 1000 draws are effective" in text.trust(fair, content)
-    assert "Few draws would count" in text.trust(fair, content)
-    assert "Weights cannot correct the fitted distribution here" in text.trust(fair._replace(verdict="poor"), content)
+    point = content.selected._replace(ess=0.05, khat=0.3)
+    texts = [text.trust(point._replace(verdict=verdict), content) for verdict in Verdict]
+    assert len(set(texts)) == len(Verdict)
+    for verdict, shown in zip(Verdict, texts, strict=True):
+        assert "50 of 1000 draws" in shown and "0.30" in shown and shown.endswith(text.CONSEQUENCES[verdict])
 
 
 def test_number_of_points_by_verdict(small):
     _, content = small
-    good, fair, poor = (content.selected._replace(verdict=verdict) for verdict in ("good", "fair", "poor"))
+    kinds = (Verdict.GOOD, Verdict.FAIR, Verdict.POOR)
+    good, fair, poor = (content.selected._replace(verdict=verdict) for verdict in kinds)
     assert text.reliability(content._replace(points=[good])) == ""
     assert text.reliability(content._replace(points=[fair, fair])) == "All 2 points of the grid are fair."
     found = text.reliability(content._replace(points=[poor, good, fair, good]))

@@ -29,10 +29,18 @@ def browser():
         running.close()
 
 
+def expecting(locator):
+    """Playwright's assertions, which wait: a busy browser may handle a click or a key after Playwright has sent it."""
+    from playwright.sync_api import expect
+
+    return expect(locator)
+
+
 @pytest.fixture
 def page(browser):
     """A page of 1400×900 whose console errors, and errors of its scripts, fail the test at its end."""
-    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    # Reduced motion: a click could miss a button that a smooth scroll still moves.
+    page = browser.new_page(viewport={"width": 1400, "height": 900}, reduced_motion="reduce")
     errors = []
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: errors.append(str(error)))

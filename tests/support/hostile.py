@@ -80,7 +80,7 @@ def no_training() -> Iterator[None]:
     def train(flow: Any, *_: Any, snapshot_at: Any = (), **__: Any) -> Trained:
         return Trained(flow, {at: flow for at in snapshot_at}, [Report(CHUNK, CHUNK, 0.0, 1.0, 0)], "finished")
 
-    def look(model: Any, **_: Any) -> None:
+    def build_page(model: Any, **_: Any) -> None:
         from ggmflow.explorer import make_document, prepare
 
         make_document(Document(), prepare(model))
@@ -91,7 +91,7 @@ def no_training() -> Iterator[None]:
         # Do not cache priors that were not trained.
         mock.patch("ggmflow.evidence.prior._cache_path", lambda *_: None),
         mock.patch("ggmflow.evidence.prior._known", {}),
-        mock.patch("ggmflow.explorer.serve", look),
+        mock.patch("ggmflow.explorer.serve", build_page),
         tempfile.TemporaryDirectory(prefix="hostile") as folder,
         mock.patch("tempfile.tempdir", folder),
     ):

@@ -123,14 +123,14 @@ def end_case(number: int) -> tuple[str, Callable[[], str | None]]:
     k, share, question = END_CASES[number]
 
     def run() -> str | None:
-        model = _fit_at_ends(k)
+        model = _fit_at_boundary(k)
         return ANSWERS[question](model, *_point(model, share))
 
     return f"{question} of {dict(zip(Ranges._fields, ENDS[k], strict=True))} at {share:g} of the way", run
 
 
 @cache
-def _fit_at_ends(k: int) -> gf.GraphicalFlow:
+def _fit_at_boundary(k: int) -> gf.GraphicalFlow:
     ranges = dict(zip(Ranges._fields, ENDS[k], strict=True))
     return gf.GraphicalFlow(**ranges, steps=STEPS, random_state=0, progress=False).fit(TABLE)
 

@@ -1,14 +1,10 @@
-"""Calibration, small: ranks of the truth are uniform, intervals cover it, mistakes are seen, the page is true."""
-
-import csv
-from itertools import product
+"""Calibration, small: ranks of the truth are uniform, intervals cover it, mistakes are seen."""
 
 import numpy as np
 import pytest
 from rich.console import Console
 from scipy import stats
 
-from benchmarks.trust.calibration import FIGURE, TABLE, as_rows
 from tests.support import calibration, oracles
 from tests.support.calibration import (
     CENTRED,
@@ -17,20 +13,15 @@ from tests.support.calibration import (
     FLOW,
     MISTAKES,
     NARROW,
-    SAMPLERS,
     SHAPE,
-    WARM,
     WEIGHTED,
     conditions,
     make_jobs,
     run,
 )
 from tests.support.ranks import (
-    FUNCTIONS,
     L,
-    Line,
     Outcome,
-    coverage_band,
     coverage_lines,
     ecdf_band,
     p_values,
@@ -183,23 +174,6 @@ def test_band_of_the_picture():
     assert abs(outside - 20) < 4.5 * np.sqrt(20)
 
 
-def test_rows_say_what_does_not_hold():
-    """Ranks that are all the same and intervals that always cover."""
-    same = [
-        Outcome(name, 3, k, *CONDITIONS[k % 6], (50,) * 3, (1,) * 3, (2.0,) * 3, 1.0, 0.5, 0.9)
-        for name, k in product((*SAMPLERS, *MISTAKES, *WARM, *CENTRED), range(240))
-    ]
-    rows = as_rows(same)
-    judged = [row for row in rows if row.holds is not None]
-    assert [row.holds for row in judged] == [False] * 3 + [True] * 2 + [False] * 9 + [False] * 2
-    told = [row.value for row in rows if "less their mean" in row.what]
-    assert len(told) == 4
-    assert set(told) == {
-        "diagonal 100.0, off-diagonal 100.0, log det 100.0 %; mean rank of log det 0.51; smallest p-value 0 (diagonal)"
-    }
-    assert rows[-1].value == "0 of 240; median ESS 90 %"
-
-
 def few_problems(num):
     return [calibration.Problem(k, 1.0, 0.5, np.eye(3), None, (0, (0, 1))) for k in range(num)]
 
@@ -277,29 +251,3 @@ def test_a_file_without_versions_and_settings_is_an_error(cut):
     file.write_text(lines, encoding="utf-8")
     with pytest.raises(ValueError, match="has no versions and settings"):
         run(todo, file, Console(quiet=True))
-
-
-def test_the_table_of_the_page_holds():
-    """Every p-value and coverage that has a bar meets it, from enough replications; the picture is small."""
-    with TABLE.open(encoding="utf-8", newline="") as file:
-        names, *rows = csv.reader(file)
-    assert tuple(names) == Line._fields
-    lines = [Line(*row[:5], int(row[5]), row[6], *(float(x) if x else None for x in row[7:])) for row in rows]
-    ours = [line for line in lines if line.sampler in SAMPLERS and line.low is not None]
-    ranks, coverage = ([line for line in ours if line.what == what] for what in ("ranks", "coverage"))
-    assert len(ranks) == len(SAMPLERS) * 2 * len(FUNCTIONS) * 2
-    assert len(coverage) == len(SAMPLERS) * 3 * len(FUNCTIONS)
-    assert min(line.replications for line in ranks) >= 200
-    assert min(line.replications for line in coverage) >= 50
-    assert all(line.holds for line in ours)
-    for name, function in product(WARM, FUNCTIONS):
-        part = [line for line in lines if (line.what, line.sampler, line.d) == ("coverage", name, "3")]
-        part = [line for line in part if line.function == function]
-        num = sum(line.replications for line in part)
-        assert num >= 50
-        low, high = coverage_band(num)
-        # Shares have four digits in the file.
-        assert low - 1e-4 < sum(line.value * line.replications for line in part) / num < high + 1e-4
-    for mistake, d in product(MISTAKES, ("3", "6")):
-        assert min(line.value for line in lines if (line.sampler, line.d, line.q) == (mistake, d, "all")) < 1e-4
-    assert FIGURE.stat().st_size < 200_000

@@ -14,8 +14,9 @@ BLOCK = re.search(r"```packages\n(.*?)```", (ROOT / "docs" / "design.md").read_t
 ORDER = [line.split()[0] for line in BLOCK[1].strip().splitlines()]
 MODULES = sorted(SOURCE.rglob("*.py"))
 INSIDE = [path for path in MODULES if path.parent != SOURCE]
-OUTSIDE = sorted(path for name in ("benchmarks", "experiments") for path in (ROOT / name).rglob("*.py"))
-OURS = ("ggmflow", "benchmarks", "experiments")
+FOLDERS = ("benchmarks", "experiments", "tests/support")
+OUTSIDE = sorted(path for name in FOLDERS for path in (ROOT / name).rglob("*.py"))
+OURS = ("ggmflow", "benchmarks", "experiments", "tests")
 MODULE_LINES, CLASS_LINES, FUNCTION_LINES = 400, 300, 60
 EXCUSE = "Long because"  # in the docstring of a function that must be long
 # Public names of the standard library that begin with an underscore.
@@ -47,21 +48,39 @@ def imported_packages(tree):
                 yield rest.split(".")[0]
 
 
+def defined_names(statements):
+    """Functions, classes and names assigned at the level of a module or of its classes; no local variables."""
+    for node in statements:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for block in ("body", "orelse", "handlers", "finalbody"):  # of classes, and of `if`, `try` and `with`
+                yield from defined_names(getattr(node, block, ()))
+
+
+def stored_attributes(tree):
+    """Attributes that methods set on their own object or class."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name):
+            if node.value.id in ("self", "cls"):
+                yield node.attr
+
+
 def foreign_private_names(tree):
-    """Names with one leading underscore that a module uses but does not define."""
-    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    own |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    own |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    """Names with one leading underscore that a module uses as attributes, or imports from us, but does not define."""
+    known = {*defined_names(tree.body), *stored_attributes(tree), *STANDARD}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
-            used = [node.attr]
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(OURS):
-            used = [alias.name for alias in node.names if alias.name.startswith("_")]
-            own -= set(used)
+            used = {node.attr} - known
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in OURS:
+            used = {alias.name for alias in node.names}
         else:
             continue
-        for name in used:
-            if name.startswith("_") and not name.endswith("__") and name not in own | STANDARD:
+        for name in sorted(used):
+            if name.startswith("_") and not name.endswith("__"):
                 yield f"line {node.lineno}: {name}"
 
 
@@ -96,7 +115,18 @@ def test_a_package_imports_only_from_those_before_it(path):
     assert not late, f"{own} imports from {late}, which come after it"
 
 
-@pytest.mark.parametrize("path", INSIDE, ids=name_of)
+def test_only_tests_of_benchmarks_import_benchmarks():
+    """What other tests need as well is in tests/support, so that benchmarks and tests do not import each other."""
+    others = [path for path in (ROOT / "tests").rglob("*.py") if path.parent.name != "benchmarks"]
+    assert not [
+        path.name for path in others if re.search(r"^\s*(from|import) benchmarks\b", path.read_text("utf-8"), re.M)
+    ]
+
+
+BENCHMARKS = [path for path in OUTSIDE if path.is_relative_to(ROOT / "benchmarks")]
+
+
+@pytest.mark.parametrize("path", INSIDE + BENCHMARKS, ids=name_of)
 def test_nothing_is_imported_from_a_string(path):
     text = path.read_text(encoding="utf-8")
     assert "import_module" not in text and "__import__" not in text
@@ -117,7 +147,21 @@ def test_the_checks_see_what_they_should():
     assert list(imported_packages(ast.parse("def f():\n    from ggmflow.report.page import x"))) == ["report"]
     assert list(foreign_private_names(ast.parse("from ggmflow.data.table import _x\n_x()"))) == ["line 1: _x"]
     assert list(foreign_private_names(ast.parse("post._draws"))) == ["line 1: _draws"]
-    assert not list(foreign_private_names(ast.parse("self._a = 1\nother._a\nx._replace(b=1)")))
+    for module in (
+        "def f():\n    _a = 1\n    return other._a",  # the local variable is another thing
+        "other._a = 1",
+        "from tests.support.models import _a",
+        "from ggmflow.data.table import _a\n_a = 1",
+    ):
+        assert [found.split()[-1] for found in foreign_private_names(ast.parse(module))] == ["_a"]
+    for module in (
+        "self._a = 1\nother._a",
+        "class A:\n    _a: int\nother._a",
+        "if x:\n    _a = 1\nother._a",
+        "class A:\n    def _a(self): ...\nother._a",
+        "x._replace(b=1)",
+    ):
+        assert not list(foreign_private_names(ast.parse(module)))
     long = "def f():\n" + "    x = 1\n" * FUNCTION_LINES
     assert len(list(too_long(SOURCE / "__init__.py", ast.parse(long)))) == 1
 

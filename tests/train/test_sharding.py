@@ -15,10 +15,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks.trust import sharding
 from ggmflow.train.devices import arrange
 from tests.support.models import TABLE
-from tests.support.training import Outcome
 
 TOLERANCE, LOOSE, SINGLE = 1e-11, 1e-8, 1e-5
 
@@ -99,20 +97,6 @@ def test_two_processes_train_the_flow_of_one(on_devices, tmp_path):
     assert [(tmp_path / f"checkpoint{k}").exists() for k in range(2)] == [True, False]
     for k in range(2):  # with different seeds
         assert "process 1 would train another flow than process 0" in (tmp_path / f"refused{k}.txt").read_text()
-
-
-@pytest.mark.parametrize(
-    ("split", "mistake", "holds"), [(1e-12, 1e-3, [True, True]), (1e-6, 1e-3, [False, True]), (0, 0, [True, False])]
-)
-def test_the_limits_of_the_benchmark_can_fail(split, mistake, holds, monkeypatch):
-    """With invented losses, because a real run takes minutes."""
-
-    def made_up(d, n, devices=1, **more):
-        factor = 1 + split * (devices > 1) + mistake * more.get("mistake", False)
-        return [Outcome([-3.0, -2.0 * factor], 0.1, 0.1, 1.0, 6)]
-
-    monkeypatch.setattr(sharding, "train", made_up)
-    assert [row.holds for row in sharding.measure(quick=True)] == holds
 
 
 # ---------------------------------------------------------------------------------------------- arrangement of devices

@@ -216,7 +216,7 @@ def measure(problem: Problem, settings: Settings) -> dict[str, pd.DataFrame]:
         warnings.filterwarnings("ignore", r"\d+ of \d+ fits did not converge", RuntimeWarning)
         penalized = None if as_published else beside.submit(estimates, X, scatter, settings)
         model = GraphicalFlow(temperature=1.0, steps=effort.steps, random_state=0, progress=False).fit(scatter)
-        conditions, ends = choose(model, settings, as_published)
+        conditions, at_boundary = choose(model, settings, as_published)
         exact = exact_posteriors(scatter, conditions, effort)
         posteriors, agreement = flow_posteriors(model, conditions, exact, settings, effort.refined)
         lengths: dict[str, Any] = {"num_draws": effort.lasso_draws, "num_warmup": effort.lasso_draws, "thin": THIN}
@@ -231,7 +231,7 @@ def measure(problem: Problem, settings: Settings) -> dict[str, pd.DataFrame]:
     strength = np.abs(partial_correlation(truth))[upper]
     known = (problem.kind, d, problem.n, problem.truth, strength.size, np.sum(strength > 0), np.sum(strength > WEAK))
     known += (effort.steps, effort.chains * effort.draws // len(conditions), effort.lasso_draws)
-    known += (*model.lam_range_, ends)
+    known += (*model.lam_range_, at_boundary)
     return {
         "data": pd.DataFrame([known], columns=[*DATA_COLUMNS]),
         "scores": pd.DataFrame(scores, columns=[*SCORE_COLUMNS]).round(4),
@@ -266,8 +266,8 @@ def choose(model: GraphicalFlow, settings: Settings, as_published: bool) -> tupl
     if as_published:
         return conditions, ""
     chosen = model.select()
-    at_ends = " and ".join(boundary.text() for boundary in chosen.at_boundary)
-    return [*conditions, Condition("evidence", chosen.lam, chosen.q)], at_ends
+    at_boundary = " and ".join(boundary.text() for boundary in chosen.at_boundary)
+    return [*conditions, Condition("evidence", chosen.lam, chosen.q)], at_boundary
 
 
 def exact_posteriors(

@@ -208,7 +208,7 @@ def draw_schur_complement(
 ) -> Float[Array, ""]:
     """Draw from γ^{n/2} exp(−½aγ − ½b/γ), a > 0, b ≥ 0, by rejection: exact.
 
-    Of x = log γ the log density f is concave. It lies below its value at the mode and below its tangents one unit of
+    The log density f of x = log γ is concave. It lies below its value at the mode and below its tangents one unit of
     curvature to the left and right of it: proposals come from a flat top and two exponential tails.
 
     Parameters

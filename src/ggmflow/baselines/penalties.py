@@ -138,7 +138,7 @@ def penalty_value(
     Returns
     -------
     array
-        Of the shape of ``entries``.
+        It has the shape of ``entries``.
     """
     row, gamma = find_penalty(penalty, rho, gamma, offset)
     sizes = np.abs(np.asarray(entries, dtype=float))

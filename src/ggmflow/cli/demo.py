@@ -4,7 +4,6 @@ import time
 import warnings
 from pathlib import Path
 
-import jax
 import matplotlib
 import numpy as np
 from jaxtyping import Bool, Float
@@ -21,7 +20,8 @@ from ggmflow.data.simulate import toy_problem
 from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.model.precision import partial_correlation
 from ggmflow.posterior.posterior import PoorFitWarning
-from ggmflow.posterior.weights import importance_weights, khat_limit, resample
+from ggmflow.posterior.weighted_draws import WeightedDraws
+from ggmflow.posterior.weights import khat_limit
 from ggmflow.storage.replace import replacing
 from ggmflow.train.status import Status
 
@@ -34,22 +34,19 @@ NUM_DRAWS = 4000  # per condition
 
 
 class Found:
-    """Partial correlations at one condition, as the demo shows them, with k̂ and ESS of their draws.
+    """Partial correlations at one condition, as the demo shows them.
 
     Parameters
     ----------
-    partial : (N, d, d) array
-        Draws of the partial correlations.
-    khat, ess
-        Diagnostics of the draws.
+    draws
+        Draws of the posterior.
     """
 
-    def __init__(self, partial: Float[np.ndarray, "N d d"], khat: float, ess: float):
-        self.khat, self.ess = khat, ess
-        self.mean = partial.mean(0)
-        self.low, self.median, self.high = np.quantile(partial, [0.05, 0.5, 0.95], axis=0)
-        off_diagonal = ~np.eye(len(self.mean), dtype=bool)
-        self.edges: Bool[np.ndarray, "d d"] = off_diagonal & ((self.low > 0) | (self.high < 0))
+    def __init__(self, draws: WeightedDraws):
+        self.mean = draws.matrix(draws.association())
+        self.low, self.median, self.high = draws.matrix(draws.association_quantile([0.05, 0.5, 0.95]))
+        self.importance = draws.importance
+        self.edges: Bool[np.ndarray, "d d"] = draws.matrix(draws.excludes_zero([0.05, 0.95]))
 
 
 def run_demo(request: DemoRequest) -> None:
@@ -72,8 +69,8 @@ def run_demo(request: DemoRequest) -> None:
     best = _choose(model)
     lam, lam_path = (np.geomspace(*model.lam_range_, num) for num in (9, 25))
     with console.status(f"Drawing from the posterior at {len(EXPONENTS) * (1 + lam.size + lam_path.size)} conditions"):
-        warm = {q: [_find(model, value, q, seed) for value in lam] for q in EXPONENTS}
-        chosen = {q: _find(model, best[q], q, seed) for q in EXPONENTS}
+        warm = {q: [_find(model, value, q) for value in lam] for q in EXPONENTS}
+        chosen = {q: _find(model, best[q], q) for q in EXPONENTS}
         cold = {q: np.stack([_cold_mean(model, value, q) for value in lam_path]) for q in EXPONENTS}
     lasso, lasso_path = _lasso(model.scatter_, lam), _lasso(model.scatter_, lam_path)
 
@@ -131,13 +128,9 @@ def _choose(model: GraphicalFlow) -> dict[float, float]:
     return best
 
 
-def _find(model: GraphicalFlow, lam: float, q: float, seed: int) -> Found:
-    """The posterior at T = 1; draws are resampled by the importance weights where those are reliable."""
-    draws = model.posterior(lam, q).source.sample(jax.random.key(seed), NUM_DRAWS)
-    log_prob, log_target = (np.asarray(values, float) for values in draws[1:])
-    weights = importance_weights(log_target - log_prob)
-    kept = resample(np.random.default_rng(seed), weights.values, NUM_DRAWS) if weights.reliable else slice(None)
-    return Found(partial_correlation(draws.precision[kept]), weights.khat, weights.ess)
+def _find(model: GraphicalFlow, lam: float, q: float) -> Found:
+    """The posterior at T = 1."""
+    return Found(model.posterior(lam, q, num_draws=NUM_DRAWS).draws)
 
 
 def _cold_mean(model: GraphicalFlow, lam: float, q: float) -> Float[np.ndarray, "d d"]:
@@ -192,9 +185,10 @@ def _print_edges_along_lam(truth, lam, warm: dict[float, list[Found]], lasso) ->
 
 def _print_trust(model: GraphicalFlow, shown: list[Found]) -> None:
     """Print Pareto k̂, effective draws and skipped steps."""
-    ess = np.array([found.ess for found in shown])
+    weights = [found.importance for found in shown if found.importance is not None]
+    ess = np.array([each.ess for each in weights])
     limit = khat_limit(NUM_DRAWS)
-    poor = sum(not found.khat < limit for found in shown)  # NaN is poor too
+    poor = sum(not each.reliable for each in weights)
     if poor:
         verdict = f"[yellow]Pareto k̂ is {limit:.2g} or more at {poor} of the {len(shown)} conditions shown"
         verdict += ", where draws of the flow are used without weights. More --steps improve the flow.[/yellow]"

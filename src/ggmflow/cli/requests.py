@@ -56,7 +56,7 @@ class FitInput(NamedTuple):
     Attributes
     ----------
     ranges
-        Of lam, q and temperature, as `GraphicalFlow` takes them.
+        Ranges of lam, q and temperature, as `GraphicalFlow` takes them.
     parameters
         Other parameters of `GraphicalFlow`.
     source

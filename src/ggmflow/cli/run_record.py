@@ -216,7 +216,7 @@ def start_in(path: Path, resume: bool, force: bool) -> tuple[Start, dict[str, An
     start : Start
         Never `Start.REFUSE`.
     record : dict or None
-        Of the fit that is resumed or loaded.
+        Record of the fit that is resumed or loaded.
 
     Raises
     ------

@@ -76,7 +76,7 @@ def how_to_start(status: Status | None, *, has_checkpoint: bool, resume: bool, f
     Parameters
     ----------
     status
-        Of the fit in the directory; None if there is none.
+        Status of the fit in the directory; None if there is none.
     has_checkpoint
         Whether that fit left a checkpoint.
     resume, force

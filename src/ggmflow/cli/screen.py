@@ -66,7 +66,7 @@ def print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame, 
     Parameters
     ----------
     record
-        Of the run.
+        Record of the run.
     post, table
         The posterior and its `export_table`.
     top

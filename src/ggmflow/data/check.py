@@ -160,7 +160,7 @@ def check_matrix(correlation: Float[np.ndarray, "d d"], n: float, names: tuple[s
     n
         Number of rows it was computed from.
     names
-        Of the columns.
+        Names of the columns.
     """
     found = check_pairs(correlation, n, names, correlation, n) + _check_size(n, len(names))
     return DataCheck(_sorted(found), n, len(names))
@@ -312,9 +312,9 @@ def _check_rows(
         )
         for _, i, a, b, without in moved[:SAME_KIND]
     ]
-    told = np.array([i for _, i, *_ in moved[:SAME_KIND]], dtype=np.intp)
-    many = np.setdiff1d(rows[per_row >= max(3, 0.1 * d)], told)
-    return found + _far_cells(seen, used, ~np.isin(seen.far_row, told), many)
+    reported = np.array([i for _, i, *_ in moved[:SAME_KIND]], dtype=np.intp)
+    many = np.setdiff1d(rows[per_row >= max(3, 0.1 * d)], reported)
+    return found + _far_cells(seen, used, ~np.isin(seen.far_row, reported), many)
 
 
 def _most_moved(

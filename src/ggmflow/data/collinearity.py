@@ -54,7 +54,7 @@ def check_pairs(
     n
         Number of rows.
     names
-        Of the columns.
+        Names of the columns.
     among : (d, d) array or None
         Correlation of complete rows, if there are enough of them.
     n_among

@@ -20,7 +20,7 @@ def find_columns(
     query : str, int, or iterable of them
         Names or positions (from 0). A number is a position.
     names
-        Of all columns.
+        Names of all columns.
     strict
         Raise if a number is the name of another column too.
 

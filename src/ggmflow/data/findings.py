@@ -8,16 +8,16 @@ from typing import Any, NamedTuple, final
 
 from ggmflow.errors.advice import Surface, listing, option, read_with
 
-KEPT, SAME_KIND = 50, 10  # entries of a finding, and findings of a kind, that are kept
+KEPT, SAME_KIND = 50, 10  # largest number of entries of a finding, and of findings of one kind
 
-_LINES = 8  # of text, at most
-_ONE_KIND = 2  # sentences about one kind of finding
-_NAMED = 3  # columns that a sentence names
-_MOST = 10_000  # findings, and entries of one, that a file may hold
+_LINES = 8  # largest number of sentences
+_ONE_KIND = 2  # largest number of sentences about one kind of finding
+_NAMED = 3  # largest number of columns that a sentence names
+_MOST = 10_000  # largest number of findings in a file, and of entries in each list of a finding
 
 
 class Kind(Enum):
-    """The kind of a finding; sentences of the same severity come in this order."""
+    """The kind of a finding. Findings of the same severity are sorted in this order."""
 
     ROW_MAKES_CORRELATION = "row makes correlation"
     IDENTICAL = "identical"
@@ -34,7 +34,7 @@ class Kind(Enum):
 
 
 class Severity(IntEnum):
-    """How much a finding matters; `GraphicalFlow.fit` warns of the highest."""
+    """How much a finding can affect the edges. `GraphicalFlow.fit` warns about serious findings."""
 
     NOTE = 0
     CAUTION = 1
@@ -49,19 +49,19 @@ class Finding:
     Attributes
     ----------
     kind, severity
-        What kind of feature it is, and how much it matters.
+        The kind of the feature, and how much it can affect the edges.
     columns : tuple of str
-        The columns concerned, the most unusual first; long lists are cut.
+        The columns with this feature, the most unusual first; at most `KEPT` of them.
     rows : tuple of int
-        The rows concerned: lines of a file if `DataCheck.by_line`, otherwise positions. For `OUTLIERS` one for each
-        entry of `columns`.
+        The rows with this feature: lines of a file if `DataCheck.by_line`, otherwise positions. `OUTLIERS` has one row
+        for each entry of `columns`.
     numbers : tuple of float
-        By kind: correlation with the row and without it (`ROW_MAKES_CORRELATION`), the correlation closest to zero in
-        the group (`IDENTICAL`, `NEARLY_IDENTICAL`), distances from the median in robust standard deviations
-        (`EXTREME_ROW`, `OUTLIERS`), R² (`COLLINEAR`), skewness, excess kurtosis, numbers of different values or of
-        missing cells (one for each column).
+        The numbers depend on the kind: correlation with the row and without it (`ROW_MAKES_CORRELATION`), the
+        correlation closest to zero in the group (`IDENTICAL`, `NEARLY_IDENTICAL`), distances from the median in robust
+        standard deviations (`EXTREME_ROW`, `OUTLIERS`), R² (`COLLINEAR`), skewness, excess kurtosis, numbers of
+        different values or of missing cells (one for each column).
     total : int
-        Number of all columns concerned, or of cells for `OUTLIERS` and `MISSING`.
+        Number of all columns with this feature; for `OUTLIERS` and `MISSING`, number of cells.
     """
 
     kind: Kind
@@ -80,7 +80,7 @@ class DataCheck:
     Attributes
     ----------
     findings : tuple of Finding
-        The most severe first. Empty if nothing unusual was found.
+        The findings, the most severe first; empty if nothing unusual was found.
     n_rows, n_columns : number
         Size of the table that was checked.
     by_line : bool
@@ -88,9 +88,9 @@ class DataCheck:
     missing : {"error", "drop", "em"}
         Treatment of missing values.
     n_left_out : int
-        Rows that were left out because of missing values.
+        Number of rows that were left out because of missing values.
     transform : None or "nonparanormal"
-        Applied before the check.
+        Transform that was applied before the check.
     """
 
     findings: tuple[Finding, ...]
@@ -103,7 +103,7 @@ class DataCheck:
 
     @property
     def serious(self) -> tuple[Finding, ...]:
-        """Findings that can change edges by themselves."""
+        """Findings that can create or hide edges without any other cause."""
         return tuple(finding for finding in self.findings if finding.severity is Severity.SERIOUS)
 
     def __repr__(self) -> str:
@@ -118,7 +118,7 @@ class DataCheck:
         return "\n".join([f"Data check of {size}:", *(f"- {line}" for line in sentences(self))])
 
     def to_dict(self) -> dict[str, Any]:
-        """The content as values that JSON can hold."""
+        """Return the content as values that can be written as JSON."""
         findings = [
             {
                 "kind": each.kind.value,
@@ -142,12 +142,12 @@ class DataCheck:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "DataCheck":
-        """The inverse of `to_dict`; the content may come from a file that is not trusted.
+        """Read the result of `to_dict`. The content is checked, because it may come from an untrusted file.
 
         Parameters
         ----------
         content
-            As `to_dict` gives it.
+            Result of `to_dict`.
 
         Raises
         ------
@@ -216,9 +216,9 @@ def sentences(check: DataCheck, surface: Surface = Surface.PYTHON, limit: int = 
     check
         The findings.
     surface
-        Where the sentences are read, which decides how options are written.
+        Where the sentences are shown; it determines how options are written.
     limit
-        Largest number of sentences; the last ones then give the number of findings that are not shown.
+        Largest number of sentences. If there are more findings, a sentence gives the number of those not shown.
 
     Returns
     -------
@@ -228,7 +228,7 @@ def sentences(check: DataCheck, surface: Surface = Surface.PYTHON, limit: int = 
     shown = []
     for kind, severity in dict.fromkeys((each.kind, each.severity) for each in check.findings):
         shown += [each for each in check.findings if (each.kind, each.severity) == (kind, severity)][:_ONE_KIND]
-    # The option for normal scores is given with its finding, or once at the end if several findings advise it.
+    # The sentence of a finding names the option for normal scores; if several need it, one last sentence does.
     at_end = sum(each.kind in _ADVISE_SCORES for each in shown) > 1
     available = limit - at_end
     if len(shown) > available or len(shown) < len(check.findings):
@@ -248,7 +248,7 @@ def serious_sentences(check: DataCheck, surface: Surface = Surface.PYTHON) -> li
 
 
 class _Style(NamedTuple):
-    """Where a sentence is read, and its advice to use normal scores."""
+    """Where a sentence is shown, and how it recommends normal scores."""
 
     surface: Surface
     scores: str
@@ -282,7 +282,7 @@ def _identical(finding: Finding, check: DataCheck, style: _Style) -> str:
     measure = "r" if count == 2 else "|r|"
     r = r if count == 2 else abs(r)
     if finding.kind is Kind.IDENTICAL:
-        what = f"identical{' but for their sign' * (r < 0)} ({measure} = {_signed(r, 3)})"
+        what = f"identical{' except for their sign' * (r < 0)} ({measure} = {_signed(r, 3)})"
     else:
         digits = 4 if abs(r) < 0.99995 else 6
         what = f"nearly identical ({measure} {'=' if count == 2 else '≥'} {_signed(r, digits)})"
@@ -325,7 +325,7 @@ def _shape(finding: Finding, check: DataCheck, style: _Style) -> str:
         value, feature = _signed(finding.numbers[0], 1), "is skewed" if skewed else "has heavy tails"
         return f"column {finding.columns[0]!r} {feature} ({measure} {value}): {result}{style.scores}"
     named, feature = _each(finding, lambda value: _signed(value, 1)), "are skewed" if skewed else "have heavy tails"
-    return f"{finding.total} columns {feature}, by {measure} most {named}: {result}{style.scores}"
+    return f"{finding.total} columns {feature}, with the largest {measure} in {named}: {result}{style.scores}"
 
 
 def _few_values(finding: Finding, check: DataCheck, style: _Style) -> str:
@@ -333,11 +333,11 @@ def _few_values(finding: Finding, check: DataCheck, style: _Style) -> str:
         what = f"column {finding.columns[0]!r} has only {finding.numbers[0]:.0f} different values"
     else:
         named = _each(finding, lambda value: f"{value:.0f}")
-        what = f"{finding.total} columns have at most 7 different values, fewest {named}"
-    model = f"the model takes {'it' if finding.total == 1 else 'them'} for continuous"
+        what = f"{finding.total} columns have at most 7 different values, the fewest in {named}"
+    model = f"the model treats {'it' if finding.total == 1 else 'them'} as continuous"
     binary = finding.total == len(finding.numbers) and all(number == 2 for number in finding.numbers)
-    if check.transform is not None or binary:  # scores of two values are two
-        return f"{what}: {model}, so read {'its' if finding.total == 1 else 'their'} edges as approximate"
+    if check.transform is not None or binary:  # normal scores of a binary column are binary too
+        return f"{what}: {model}, so {'its' if finding.total == 1 else 'their'} edges are approximate"
     return f"{what}: {model}; {option('transform', 'nonparanormal', style.surface)} uses only the order of values"
 
 
@@ -349,13 +349,13 @@ def _missing(finding: Finding, check: DataCheck, style: _Style) -> str:
     match check.missing:
         case "drop":
             all_rows = check.n_rows + check.n_left_out
-            return f"{what}: {check.n_left_out} of {all_rows:g} rows were left out because of that"
+            return f"{what}: {check.n_left_out} of {all_rows:g} rows were left out for this reason"
         case "em":
             left_out = "1 row" if check.n_left_out == 1 else f"{check.n_left_out} rows"
             verb = "was" if check.n_left_out == 1 else "were"
             gone = f"; {left_out} without any value {verb} left out" if check.n_left_out else ""
             them = "it" if finding.total == 1 else "them"
-            return f"{what}: EM estimates {them}, and intervals are a little too narrow for it{gone}"
+            return f"{what}: EM estimates {them}, which makes intervals a little too narrow{gone}"
         case _:
             em, complete = (option("missing", value, style.surface) for value in ("em", "drop"))
             return f"{what}: choose {em} to use every row, or {complete} for complete rows only"
@@ -383,7 +383,7 @@ _SENTENCES: dict[Kind, Callable[[Finding, DataCheck, _Style], str]] = {
     Kind.FEW_ROWS: _few_rows,
     Kind.NOT_CHECKED: _not_checked,
 }
-# Columns, rows and numbers that a sentence needs.
+# Smallest numbers of columns, rows and numbers from which a sentence can be written.
 _LEAST = {kind: (1, 0, 1) for kind in Kind} | {
     Kind.ROW_MAKES_CORRELATION: (2, 1, 2),
     Kind.IDENTICAL: (2, 0, 1),

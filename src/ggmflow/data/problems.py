@@ -60,7 +60,7 @@ class TableError(ValueError):
     ----------
     problems : tuple of Problem
     n_columns : int or None
-        Of the table, if known.
+        Number of columns of the table, if known.
     """
 
     def __init__(self, problems: Iterable[Problem], n_columns: int | None = None):
@@ -98,7 +98,7 @@ def raise_problems(problems: Sequence[Problem], n_columns: int | None = None) ->
     problems
         In any order; those of the same kind become one.
     n_columns
-        Of the table.
+        Number of columns of the table.
     """
     if not problems:
         return

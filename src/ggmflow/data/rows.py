@@ -18,7 +18,7 @@ class Usable(NamedTuple):
     values : (n, d) array
         Finite numbers, NaN for missing values; no column is constant or empty.
     names : tuple of str
-        Of the columns.
+        Names of the columns.
     rows : (n,) array of int
         Line in the file, or position in the table, of each row.
     by_line : bool
@@ -116,7 +116,7 @@ def constant_columns(
     values : (n, d) array
         NaN for missing values.
     names
-        Of the columns.
+        Names of the columns.
     skip : (d,) array of bool
         Columns to leave out, such as those without any value.
     """

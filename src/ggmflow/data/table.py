@@ -51,7 +51,7 @@ class Table(NamedTuple):
     values : (n, d) array
         NaN for values that are missing or could not be read.
     names : tuple of str
-        Of the columns.
+        Names of the columns.
     where : RowNames
         Names row i in a message.
     unreadable : (n, d) array of bool, optional

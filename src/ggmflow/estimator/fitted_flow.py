@@ -64,7 +64,7 @@ class FittedFlow(ABC):
     progress: bool
     _ranges: Ranges
     _snapshots: dict[float, MatrixFlow]
-    _choice: Choice
+    _choice: Choice | None = None  # until `select` has been called
     _precision: Float[np.ndarray, "s d"]
 
     @abstractmethod
@@ -317,7 +317,7 @@ class FittedFlow(ABC):
     def _chosen(self) -> Choice:
         """The result of `select`, stored; raises ValueError if the temperatures do not include 1."""
         check_is_fitted(self, "flow_")
-        if not hasattr(self, "_choice"):
+        if self._choice is None:
             start = time.monotonic()
             self._choice = self.select()
             if hasattr(self, "timings_"):

@@ -31,6 +31,7 @@ from ggmflow.estimator.plan import check_parameters, plan_fit, raise_if_failed, 
 from ggmflow.estimator.read_data import read_data
 from ggmflow.estimator.summary_html import summary_html, unfitted_html
 from ggmflow.flow.base import MatrixFlow
+from ggmflow.model.conditions import Choice
 from ggmflow.posterior.source import RandomState
 from ggmflow.storage.cache import compilation_cache_enabled
 from ggmflow.train.clock import Clock
@@ -184,8 +185,8 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
         parameters = self.get_params(deep=False)
         check_parameters(parameters, getattr(X, "shape", ()), checkpoint)
         scatter = self._read(X)
-        if scatter.check is not None and (told := serious_sentences(scatter.check)):
-            warnings.warn(f"{'; '.join(told)}. All about the data: model.scatter_.check", DataWarning, stacklevel=2)
+        if scatter.check is not None and (found := serious_sentences(scatter.check)):
+            warnings.warn(f"{'; '.join(found)}. All about the data: model.scatter_.check", DataWarning, stacklevel=2)
         plan = plan_fit(parameters, scatter)
         # All parameters are valid: from here on the results of an earlier fit are dropped, even if this one fails.
         for name in ("flow_", "_snapshots", "_precision", "_choice", "timings_", "feature_names_in_"):
@@ -259,7 +260,7 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
             snapshots=self._snapshots,
             history=self.history_.to_numpy(dtype=float),
             status=Status(self.status_),
-            chosen=vars(self).get("_choice"),
+            chosen=self._choice,
             has_feature_names=hasattr(self, "feature_names_in_"),
         )
         model_file.save(path, fitted)
@@ -281,9 +282,8 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
         fitted = model_file.load(path, inspect.signature(cls).parameters.keys())
         model = cls(**fitted.parameters)
         model.scatter_, model.query_, model._ranges = fitted.scatter, fitted.query, fitted.ranges
-        model._keep(Trained(fitted.flow, fitted.snapshots, reports_from_array(fitted.history), fitted.status))
-        if fitted.chosen is not None:
-            model._choice = fitted.chosen
+        trained = Trained(fitted.flow, fitted.snapshots, reports_from_array(fitted.history), fitted.status)
+        model._keep(trained, fitted.chosen)
         model.n_features_in_ = model.scatter_.n_features
         if fitted.has_feature_names:
             vars(model)["feature_names_in_"] = np.array(model.scatter_.names, dtype=object)
@@ -300,10 +300,11 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
     def _repr_html_(self) -> str:
         if not self.__sklearn_is_fitted__():
             return unfitted_html(repr(self))
-        fit = (self.scatter_, self.query_, self._ranges, self.history_, self.status_, vars(self).get("_choice"))
+        fit = (self.scatter_, self.query_, self._ranges, self.history_, self.status_, self._choice)
         return summary_html(repr(self), *fit)
 
-    def _keep(self, trained: Trained) -> None:
+    def _keep(self, trained: Trained, choice: Choice | None = None) -> None:
+        self._choice = choice
         self.flow_, self._snapshots, self.status_ = trained.flow, trained.snapshots, str(trained.status)
         self.history_ = pd.DataFrame(trained.history, columns=list(Report._fields))
         self.n_iter_ = int(self.history_["step"].iloc[-1])

@@ -36,11 +36,11 @@ class FitPlan(NamedTuple):
     query : (s,) array of int
         Columns of the query, all of them without one.
     ranges
-        Of λ, q and T.
+        Ranges of λ, q and T.
     flow
         Untrained.
     key
-        Of conditions and draws.
+        Random key of conditions and draws.
     settings, snapshots
         How to train, and the temperatures at which flows are kept.
     """
@@ -59,9 +59,9 @@ def check_parameters(parameters: dict[str, Any], shape: tuple[int, ...], checkpo
     Parameters
     ----------
     parameters
-        Of the estimator, by name.
+        Parameters of the estimator, by name.
     shape
-        Of the table; () if it is not known before the table is read.
+        Shape of the table; () if it is not known before the table is read.
     checkpoint
         As in `GraphicalFlow.fit`.
     """
@@ -80,7 +80,7 @@ def plan_fit(parameters: dict[str, Any], scatter: Scatter) -> FitPlan:
     Parameters
     ----------
     parameters
-        Of the estimator, by name.
+        Parameters of the estimator, by name.
     scatter
         The data.
     """

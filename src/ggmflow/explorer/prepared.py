@@ -19,7 +19,7 @@ class Prepared(NamedTuple):
     model
         Fitted.
     positions : (d, 2) array
-        Of the nodes.
+        Positions of the nodes.
     surface
         Evidence over (λ, q); None if it is not known.
     start : (λ, q, T)

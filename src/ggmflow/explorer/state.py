@@ -54,7 +54,7 @@ class State:
 
     @property
     def level(self) -> float:
-        """Of the intervals: that of the rule, if it has one."""
+        """Level of the intervals: that of the rule, if it has one."""
         return self.rule.parameters.get("level", _LEVEL)
 
     def select(self, *, node: int | None = None, pair: int | None = None) -> None:

@@ -2,9 +2,10 @@
 
     N(0, I) noise in R^D → layers, order of entries reversed after each → μ + σx → softplus on ℓ_j → Ω = LLᵀ
 
-The condition [log λ, q, log T] is centred, scaled and embedded once; the embedding is an input of every layer. As
-published, T is not an input: the flow is cooled, and snapshots are kept at two temperatures. The paper's text has 4
-layers; the published code has 10 layers of 5 residual blocks of 256, with 30 sigmoids.
+The condition [log λ, q, log T] is centred, scaled and embedded once; the embedding is an input of every layer. As in
+the published code, T is not an input: the temperature decreases during training, and the flow is stored at two
+temperatures. The paper describes 4 layers; the published code has 10 layers, each with 5 residual blocks of width 256
+and 30 sigmoids.
 """
 
 from collections.abc import Sequence
@@ -24,8 +25,8 @@ from ggmflow.flow.cholesky import BlockProduct, CholeskyProduct, PositiveDiagona
 from ggmflow.flow.pushforward import density_through_inverse, push_forward
 from ggmflow.model.conditions import Ranges
 
-_LEARNING_RATE = 1e-2  # of 1e-3, 3e-3 and 1e-2 the best in 400 steps on the toy problem
-_HOTTEST, _STAGES = 5.0, 100  # of the published cooling
+_LEARNING_RATE = 1e-2  # better than 1e-3 and 3e-3 after 400 steps on the toy problem
+_HOTTEST, _STAGES = 5.0, 100  # first temperature and number of temperatures, as in the published code
 
 
 @final
@@ -35,7 +36,7 @@ class PaperFlow(MatrixFlow):
     Attributes
     ----------
     bijection
-        Noise (D,) to the free entries of Ω, given a condition (3,).
+        It maps noise (D,) to the free entries of Ω, given a condition (3,).
     scatter, n_samples, n_query
         As in `MatrixFlow`.
     """
@@ -57,7 +58,15 @@ class PaperFlow(MatrixFlow):
         high: Float[np.ndarray, " 3"],
         **options: Any,
     ) -> Self:
-        """An untrained flow near the precision matrix of independent variables; options as for `paper_bijection`."""
+        """Return an untrained flow whose draws are near the precision matrix of independent variables.
+
+        Parameters
+        ----------
+        key, scatter, n_samples, n_query, low, high
+            As in `build_flow`.
+        **options
+            Arguments of `paper_bijection`.
+        """
         start = (n_samples + len(scatter) + 1) / (np.diagonal(scatter) + np.exp((low[0] + high[0]) / 2))
         scale = np.where(high > low, (high - low) / 2, 1.0)
         options = {"initial_diagonal": float(np.mean(start)), **options}
@@ -68,19 +77,22 @@ class PaperFlow(MatrixFlow):
 
     @staticmethod
     def memory(n_features: int, n_query: int) -> MemoryNeed:
-        """Weights of 4 networks from every entry to 128 numbers, and from those to 24."""
+        """Weights of the first layer (D × 128) and the last layer (128 × 24 D) of 4 networks."""
         return MemoryNeed(4 * 128 * 25 * num_entries(n_features, n_query))
 
     @staticmethod
     def training_plan(ranges: Ranges) -> TrainingPlan:
-        """With a range of temperatures the published cooling, with snapshots at T = 1 and at the lowest."""
+        """Lower the temperature as the published code does, and store the flow at T = 1 and at the lowest T.
+
+        Ranges below T = 1 have their highest temperature instead of 1. A single temperature is not lowered.
+        """
         if not ranges.many_temperatures:
             return TrainingPlan(_LEARNING_RATE)
         coldest = ranges.temperature[0]
         return TrainingPlan(_LEARNING_RATE, (_HOTTEST, coldest, _STAGES), 0.0, (ranges.warmest, coldest))
 
     def draw_noise(self, key: PRNGKeyArray, num_conditions: int, num_draws: int) -> Float[Array, "D c m"]:
-        """Standard normal noise, from one key for each condition."""
+        """Draw standard normal noise, with one key for each condition."""
         keys = jax.random.split(key, num_conditions)
         return jnp.moveaxis(jax.vmap(lambda key: jax.random.normal(key, (num_draws, self.n_entries)))(keys), 2, 0)
 
@@ -88,7 +100,7 @@ class PaperFlow(MatrixFlow):
     def loss(
         self, noise: Float[Array, "D c m"], conditions: Float[Array, "c 3"]
     ) -> tuple[Float[Array, ""], Float[Array, "c m"]]:
-        """The mean of log q − log p̃, and its values."""
+        """Return the mean of log q − log p̃ over all draws, and its value for each draw."""
         _, log_q, log_p = jax.vmap(self._push)(jnp.moveaxis(noise, 0, 2), conditions)
         return jnp.mean(log_q - log_p), jax.lax.stop_gradient(log_q - log_p)
 
@@ -96,13 +108,13 @@ class PaperFlow(MatrixFlow):
     def draw(
         self, key: PRNGKeyArray, condition: Float[Array, " 3"], num_draws: int
     ) -> tuple[Float[Array, "m D"], Float[Array, " m"], Float[Array, " m"]]:
-        """Free entries, log q and log p̃."""
+        """Draw free entries, and return them with log q and log p̃."""
         z = jax.random.normal(key, (num_draws, self.n_entries), self.scatter_matrix.dtype)
         return self._push(z, condition)
 
     @full_precision
     def log_prob(self, entries: Float[Array, "m D"], condition: Float[Array, " 3"]) -> Float[Array, " m"]:
-        """Through the inverse, which finds one entry after the other in every layer."""
+        """Compute log q by the inverse, which solves for one entry after the other in every layer."""
         return density_through_inverse(self.bijection, entries, condition)
 
     def _push(
@@ -114,14 +126,14 @@ class PaperFlow(MatrixFlow):
 
 
 class ConditionEmbedding(eqx.Module):
-    """A small network on the centred and scaled condition.
+    """A small network whose input is the centred and scaled condition.
 
     Parameters
     ----------
     key
         For the initial weights.
     center, scale
-        The condition's middle and half-range, shape (3,).
+        Middle and half-range of the condition, shape (3,).
     size
         Length of the embedding.
     use_temperature
@@ -149,7 +161,7 @@ class ConditionEmbedding(eqx.Module):
         )
 
     def __call__(self, condition: Float[Array, " 3"]) -> Float[Array, " size"]:
-        """The embedding of [log λ, q, log T]."""
+        """Return the embedding of [log λ, q, log T]."""
         center, scale = unwrap((self.center, self.scale))
         return self.network((condition[: center.shape[0]] - center) / scale)
 
@@ -170,7 +182,7 @@ def paper_bijection(
     initial_diagonal: Float[ArrayLike, " s"] | Sequence[float] | float = 1.0,
     initial_scale: float = 0.1,
 ) -> AbstractBijection:
-    """Noise to the D = Σ_{j<s}(d−j) free entries of Ω, given [log λ, q, log T].
+    """Return the map from noise to the D = Σ_{j<s}(d−j) free entries of Ω, given [log λ, q, log T].
 
     Parameters
     ----------
@@ -183,18 +195,20 @@ def paper_bijection(
     condition_center, condition_scale
         Middle and half-range of [log λ, q, log T] in training.
     use_temperature
-        Whether the layers see log T; the published ones do not, and are trained at one temperature after the other.
+        Whether log T is an input of the layers. In the published code it is not, and the flow is trained at one
+        temperature after the other.
     product
-        For s < d: "block" is the published map, Ω₁₁ = L₁₁L₁₁ᵀ and Ω₂₁ itself; "cholesky" has Ω₂₁ = L₂₁L₁₁ᵀ.
+        Map for s < d. "block", as published: Ω₁₁ = L₁₁L₁₁ᵀ, and the entries of Ω₂₁ are unchanged. "cholesky":
+        Ω₂₁ = L₂₁L₁₁ᵀ.
     initial_diagonal
-        Diagonal of Ω₁₁ at the start, one number or s of them.
+        Diagonal of Ω₁₁ before training: one number, or s numbers.
     initial_scale
-        Standard deviation of the entries of L, before the softplus, at the start.
+        Standard deviation of the entries of L, before the softplus, before training.
 
     Returns
     -------
-    A FlowJAX bijection of shape (D,) and condition shape (3,). Its transform uses no factorization. Its inverse finds
-    one entry after the other and is meant for checks, not for training.
+    A FlowJAX bijection of shape (D,) and condition shape (3,). Its transform uses no factorization. Its inverse solves
+    for one entry after the other; it is meant for checks, not for training.
     """
     embedding_size = 32
     key_embedding, key_layers = jax.random.split(key)
@@ -205,7 +219,7 @@ def paper_bijection(
     positive, multiply = PositiveDiagonal(*sizes), products[product](*sizes)
     (size,) = positive.shape
 
-    @eqx.filter_jit  # op by op, drawing the weights would take seconds
+    @eqx.filter_jit  # without compilation, drawing the weights takes seconds
     @eqx.filter_vmap
     def make_layers(key):
         autoregressive = AutoregressiveSumOfSigmoids(
@@ -213,7 +227,7 @@ def paper_bijection(
         )
         return Chain([autoregressive, Flip((size,))])
 
-    # One scanned layer compiles in a fraction of the time of num_layers unrolled ones.
+    # A scan compiles one layer instead of num_layers, in a fraction of the time.
     layers = Scan(make_layers(jax.random.split(key_layers, num_layers)))
     diagonal = jnp.broadcast_to(jnp.sqrt(jnp.asarray(initial_diagonal, float)), (n_query,))
     at = diagonal_positions(n_features, n_query)

@@ -16,7 +16,7 @@ from ggmflow.plot.pairs import (
     Positions,
     Scale,
     all_pairs,
-    ask,
+    evaluate,
     find_pairs,
     pair_names,
     quantiles_of,
@@ -181,7 +181,7 @@ def entries_along_lam(
     pairs = _pairs(model, entries, 5)
     probs = three_probs(level)
     conditions = [(each, q, temperature) for each in lams.tolist()]
-    found = ask(model, conditions, lambda post: quantiles_of(post, probs, pairs, scale), num_draws)
+    found = evaluate(model, conditions, lambda post: quantiles_of(post, probs, pairs, scale), num_draws)
     path = None
     if mode:
         rows = model.path(q=q, lam=lams).precision
@@ -245,7 +245,7 @@ def entry_across_q(
     pairs = find_pairs(entry, names, query)
     qs = np.linspace(*model.q_range_, 9) if q is None else np.unique(np.atleast_1d(np.asarray(q, float)))
     conditions = [(lam, each, temperature) for each in qs.tolist()]
-    found = ask(model, conditions, lambda post: quantiles_of(post, probs, pairs, scale)[:, 0], num_draws)
+    found = evaluate(model, conditions, lambda post: quantiles_of(post, probs, pairs, scale)[:, 0], num_draws)
     low, median, high = np.array(found).T
     ax = new_axes(ax)
     bars = {"fmt": "o", "color": LINES[0], "ms": 5, "capsize": 3, "lw": 1.5, "label": f"median, {level:.0%} interval"}
@@ -346,7 +346,7 @@ def _lams(model: GraphicalFlow, lam: ArrayLike | None, count: int) -> Float[np.n
 def _pairs(model: GraphicalFlow, entries: Entry | Iterable[Entry] | None, count: int) -> Positions:
     if entries is not None:
         return find_pairs(entries, model.scatter_.names, model.query_)
-    return ask(model, [middle(model)], lambda post: strongest(post, count), 1000)[0]
+    return evaluate(model, [middle(model)], lambda post: strongest(post, count), 1000)[0]
 
 
 def _temperature(temperature: float) -> str:

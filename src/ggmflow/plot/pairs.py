@@ -22,7 +22,7 @@ from ggmflow.posterior.weights import sort_order, weighted_quantile
 Entry = tuple[str | int, str | int]
 Scale = Literal["association", "precision"]
 Positions = Int[np.ndarray, "m 2"]
-Answer = TypeVar("Answer")
+Value = TypeVar("Value")
 
 
 def find_pairs(entries: Entry | Iterable[Entry], names: Sequence[str], query: Int[np.ndarray, " s"]) -> Positions:
@@ -136,26 +136,26 @@ def scale_name(scale: Scale, post_or_model: Posterior | GraphicalFlow) -> str:
     return "partial correlation" if whole else "association"
 
 
-def ask(
+def evaluate(
     model: GraphicalFlow,
     conditions: Iterable[tuple[float, float, float]],
-    question: Callable[[Posterior], Answer],
+    function: Callable[[Posterior], Value],
     num_draws: int,
-) -> list[Answer]:
+) -> list[Value]:
     """Return the value of a function of the posterior at each (λ, q, T); poor fits give one warning in all."""
-    answers, poor = [], []
+    values, poor = [], []
     for condition in conditions:
         post = model.posterior(*condition, num_draws=num_draws)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PoorFitWarning)
-            answers.append(question(post))
+            values.append(function(post))
         weights = post.draws.importance
         if weights is not None and weights.poor:
             poor.append((weights.ess, f"{post.condition_text}: {weights}"))
     if poor:
         message = (
-            f"at {len(poor)} of {len(answers)} conditions the fitted distribution approximates the posterior "
+            f"at {len(poor)} of {len(values)} conditions the fitted distribution approximates the posterior "
             f"poorly; the worst is at {min(poor)[1]}. See plot.fit_quality(model)"
         )
         warnings.warn(message, PoorFitWarning, stacklevel=3)
-    return answers
+    return values

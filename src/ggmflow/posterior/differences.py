@@ -65,7 +65,7 @@ def compare(
         prior shrinks associations, so other values would make equal groups differ. Two averages over λ and q
         may be compared, too.
     level
-        Of the credible intervals of differences.
+        Probability of the credible intervals of differences.
     threshold
         Size of a difference that matters.
     names
@@ -78,7 +78,7 @@ def compare(
     data : (X_first, X_second), optional
         The rows of both groups, which permutations need.
     random_state : int, numpy Generator or RandomState, or None
-        Of the permutations.
+        Seed of the permutations.
     progress
         Whether to show a live line while permutations run.
 
@@ -169,7 +169,7 @@ class Group(NamedTuple):
     Attributes
     ----------
     mean, variance : (m,) array
-        Of the posterior.
+        Mean and variance of the posterior.
     kept : (m,) array
         σ², the data's share of information.
     wider : float
@@ -208,7 +208,7 @@ def permutation_check(
     like
         A posterior with the condition, names and query.
     rows
-        Of both groups, in the working scale, columns in the order of `like.names`.
+        Rows of both groups, in the working scale, columns in the order of `like.names`.
     permutations
         Number of divisions.
     key

@@ -65,7 +65,7 @@ class EdgeEstimates(ABC):
               discovery rate, is at most `rate` (0.1).
             - "probability": P(|association| > `threshold`) is above `cut` (0.1, 0.5).
         level, rate, threshold, cut, **parameters
-            Of the rule that they belong to (`edge_rules.EDGE_RULES`).
+            Parameters of the rule (`edge_rules.EDGE_RULES`).
         weighted
             Overrides the property `weighted`.
         """
@@ -118,10 +118,10 @@ class EdgeEstimates(ABC):
         Parameters
         ----------
         level
-            Of the credible intervals, 0.9 if not given. If it is, and no rule, edges are the entries whose interval
-            excludes zero.
+            Probability of the credible intervals, 0.9 by default. If it is given without a rule, edges are the entries
+            whose interval excludes zero.
         threshold
-            Of `edge_probability`; of the rule "probability" too.
+            Limit of |association| in `edge_probability` and in the rule "probability".
         rule
             A rule of `select_edges`, or its result; by default its default rule.
         weighted

@@ -128,7 +128,7 @@ class MenuEntry(NamedTuple):
     Attributes
     ----------
     key
-        Of the rule.
+        Key of the rule.
     parameters
         Values of its parameters; a parameter that is missing has its default.
     """
@@ -234,7 +234,7 @@ def find_rule(key: str | None = None, **given: float | None) -> tuple[EdgeRule, 
     Parameters
     ----------
     key
-        Of the rule. None: the first rule that one of the given parameters belongs to; without any, the default rule.
+        Key of the rule. None: the first rule with one of the given parameters; without any, the default rule.
     **given
         Values of parameters; None means the default.
     """

@@ -115,7 +115,7 @@ class ScoredPairs(NamedTuple):
     entries : (m,) array of int
         Positions of the pairs among the free entries.
     probability : (m,) array
-        Of being an edge, by the two-group model.
+        Probability of being an edge, by the two-group model.
     share : float
         Share of edges a priori.
     could_be_empty : bool
@@ -153,7 +153,7 @@ def score_pairs(
     draws
         Draws of the free entries.
     penalties
-        Of the density that was drawn from. Without any, shrinkage is not known, and u is z.
+        Penalties of the density that was drawn from. Without them shrinkage is not known, and u is z.
     temperature
         T. The draws are √T times as wide as those of the posterior.
     n_samples

@@ -19,7 +19,7 @@ def read_given(given: Any, names: tuple[str, ...]) -> tuple[Float[np.ndarray, "m
     given : mapping, pandas Series, pandas or polars DataFrame
         Names to numbers (or to one number per case); a table has a row per case.
     names
-        Of all columns.
+        Names of all columns.
 
     Returns
     -------

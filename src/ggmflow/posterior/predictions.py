@@ -80,7 +80,7 @@ class Predictions(ABC):
             one for each case; a table has a row for each case, and NaN where a case lacks a value. All other variables
             are predicted; ``{}`` gives the marginal distributions. With a query all variables outside it must be given.
         level
-            Of the predictive interval.
+            Probability of the predictive interval.
         weighted
             Overrides the property `weighted`.
 
@@ -107,7 +107,7 @@ class Predictions(ABC):
         Parameters
         ----------
         level
-            Of the credible interval.
+            Probability of the credible interval.
         weighted
             Overrides the property `weighted`.
 

@@ -41,7 +41,7 @@ class Rest(NamedTuple):
     A_22 : (t, t) array
         S₂₂ + λI.
     n, temperature
-        Of the posterior.
+        n and T of the posterior.
     """
 
     columns: Int[np.ndarray, " t"]
@@ -127,13 +127,13 @@ def predict(
     Parameters
     ----------
     slope, variance
-        Of `regression`, in each draw.
+        Results of `regression` in each draw.
     weights
-        Of the draws, with sum one.
+        Weights of the draws, with sum one.
     x_known
         m cases, in the working scale.
     probs
-        Of the quantiles.
+        Probabilities of the quantiles.
     scatter
         Transforms to the scale of the data.
     unknown
@@ -266,7 +266,7 @@ def conditional_table(draws: WeightedDraws, given: Any, probs: tuple[float, floa
     given
         As in `read_given`.
     probs
-        Of the columns lower and upper.
+        Probabilities of the columns lower and upper.
     scatter
         Transforms between the scale of the data and the working scale.
     """

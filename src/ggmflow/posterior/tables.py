@@ -112,16 +112,16 @@ def entry_table(
     selection
         The edges, of these draws.
     diagnostics
-        Of these draws, for the message.
+        Diagnostics of these draws, for the message.
     columns
         Which columns, in this order: i, j (positions of the two variables in the data), row, column (their names),
         mean, sd, median, lower, upper (of ω_ij), edge, p_positive, edge_probability, association, association_lower,
         association_upper, rule_probability (of an edge by the rule; missing if it has none), scale (of the association,
         a value of `Scale`). From p_positive on they are missing for diagonal entries. Only these are computed.
     level
-        Of the credible intervals.
+        Probability of the credible intervals.
     threshold
-        Of edge_probability.
+        Limit of |association| in edge_probability.
 
     Returns
     -------

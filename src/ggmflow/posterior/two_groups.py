@@ -31,11 +31,11 @@ class TwoGroups(NamedTuple):
     Attributes
     ----------
     probability : (m,) array
-        Of being an edge; it grows with |u|.
+        Probability of being an edge; it grows with |u|.
     share : float
         Mean of π a priori.
     log_bayes_factor : float
-        Of two groups against one. Below zero the scores could as well be those of a graph without edges.
+        For two groups against one. Below zero the scores could as well be those of a graph without edges.
     """
 
     probability: Pairs
@@ -116,7 +116,7 @@ def best_f1(probability: Pairs, at_least: float = 0.0) -> Chosen:
     Parameters
     ----------
     probability : (m,) array
-        Of being an edge.
+        Probability of being an edge.
     at_least
         Pairs below are never chosen. With the prior share of edges here, only pairs whose score raises their
         probability can be chosen; otherwise all pairs of a flat ranking would be.

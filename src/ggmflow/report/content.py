@@ -43,8 +43,8 @@ class Point(NamedTuple):
         The same edges, pair by pair.
     khat, ess
         As in `Posterior.diagnostics`; the effective sample size is relative to the number of draws.
-    verdict : {"good", "fair", "poor"}
-        Quality of the fit, as in `ImportanceWeights.verdict`.
+    verdict : Verdict
+        Quality of the draws, as in `Posterior.diagnostics`.
     evidence, se : float
         log p(X | λ, q) and its standard error; NaN if unknown.
     by_weights : bool
@@ -115,6 +115,12 @@ class Content(NamedTuple):
     def selected(self) -> Point:
         """The point that the page shows first."""
         return self.at(*self.start)
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """The verdicts that occur, the best first."""
+        found = {point.verdict for point in self.points}
+        return [verdict for verdict in Verdict if verdict in found]
 
     @property
     def khat_limit(self) -> float:

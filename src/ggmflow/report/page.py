@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from ggmflow.estimator.graphical_flow import GraphicalFlow
+from ggmflow.posterior.weights import Verdict
 from ggmflow.report import svg, text
 from ggmflow.report.content import LEVEL, RULES, THRESHOLD, Content, collect
 from ggmflow.report.reproduction import python_code
@@ -125,6 +126,9 @@ def render(
             data_name=data_name,
             date=datetime.date.today().isoformat(),
             start=text.condition(content, *content.start),
+            Verdict=Verdict,
+            # Draws of a flow have no chains that move; the other verdicts explain the colours of any report.
+            legend=[each for each in Verdict if each is not Verdict.MOVING or each in content.verdicts],
             rules=RULES,
             level=LEVEL,
             threshold=THRESHOLD,

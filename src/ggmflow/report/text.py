@@ -16,6 +16,13 @@ from ggmflow.posterior.weights import Verdict
 from ggmflow.report.content import RULES, Content, Point
 
 VERDICTS = {Verdict.GOOD: "Good", Verdict.FAIR: "Fair", Verdict.POOR: "Poor", Verdict.MOVING: "Moving"}
+CONSEQUENCES = {
+    Verdict.GOOD: "The numbers here can be used as they are.",
+    Verdict.FAIR: "Few draws are effective after weighting: the last digits may be off.",
+    Verdict.POOR: "Weights cannot correct the fitted distribution here, so it is shown as it is. It may still be "
+    "accurate: ggmflow summary --refine gives exact draws and says how far off it was.",
+    Verdict.MOVING: "The chains still change from sweep to sweep: they need more sweeps.",
+}
 RULE_NAMES = {key: EDGE_RULES[key].title() for key in RULES}
 RULE_EXPLANATIONS = {key: EDGE_RULES[key].explain() for key in RULES}
 SYMBOLS = {"lam": "λ", "q": "q"}
@@ -87,25 +94,17 @@ def trust(point: Point, content: Content) -> str:
     """Quality of the draws at a point, and its consequence."""
     effective = f"{point.ess * content.num_draws:.0f} of {content.num_draws} draws are effective"
     khat = f"Pareto k̂ = {point.khat:.2f} (should be below {content.khat_limit:.2g})"
-    meaning = {
-        Verdict.GOOD: "The numbers here can be used as they are.",
-        Verdict.FAIR: "Few draws are effective after weighting: the last digits may be off.",
-        Verdict.POOR: "Weights cannot correct the fitted distribution here, so it is shown as it is. It may still be "
-        "accurate: ggmflow summary --refine gives exact draws and says how far off it was.",
-        Verdict.MOVING: "The chains still change from sweep to sweep: they need more sweeps.",
-    }[point.verdict]
-    return f"{effective}, {khat}. {meaning}"
+    return f"{effective}, {khat}. {CONSEQUENCES[point.verdict]}"
 
 
 def reliability(content: Content) -> str:
     """Number of points by verdict; empty for a single point."""
     verdicts = [point.verdict for point in content.points]
-    found = {verdict: verdicts.count(verdict) for verdict in Verdict if verdict in verdicts}
     if len(verdicts) == 1:
         return ""
-    if len(found) == 1:
+    if len(content.verdicts) == 1:
         return f"All {len(verdicts)} points of the grid are {verdicts[0]}."
-    *parts, last = (f"{found[verdict]} {verdict}" for verdict in found)
+    *parts, last = (f"{verdicts.count(verdict)} {verdict}" for verdict in content.verdicts)
     return f"The {len(verdicts)} points of the grid: {', '.join(parts)} and {last}."
 
 
@@ -118,7 +117,7 @@ def training(status: str, steps: int, skipped: int) -> str:
 
 
 def data_check(check: DataCheck | None) -> tuple[str, list[str]]:
-    """Result of the data check: an opening sentence, and one sentence for each finding.
+    """Result of the data check: a sentence, and the findings that complete it as a list.
 
     Parameters
     ----------
@@ -127,7 +126,7 @@ def data_check(check: DataCheck | None) -> tuple[str, list[str]]:
     """
     if check is None:
         return "The data were not checked before this fit.", []
-    lines = [f"{line[0].upper()}{line[1:]}." for line in sentences(check, Surface.REPORT)]
+    lines = sentences(check, Surface.REPORT)
     size = f"{check.n_rows:g} rows of {count(check.n_columns, 'variable')}"
     if not lines:
         return f"The data check of {size} found nothing unusual.", []

@@ -40,9 +40,9 @@ class Progress(NamedTuple):
     history
         A report per chunk.
     best_elbo, best_chunk
-        Of `best`; chunks are counted from 1, and 0 means that no chunk ended with a finite ELBO.
+        ELBO and chunk of `best`; chunks are counted from 1, and 0 means that no chunk ended with a finite ELBO.
     seconds
-        Of compiling and of training.
+        Seconds of compiling and of training.
     """
 
     state: State
@@ -77,7 +77,7 @@ class Checkpointer:
     path
         The file; None writes nothing.
     identity
-        Of the run.
+        Identity of the run.
     """
 
     def __init__(self, path: Path | None, identity: dict[str, Any]):
@@ -125,7 +125,7 @@ def read_checkpoint(path: Path, identity: dict[str, Any], start: Progress) -> Pr
     path
         The file.
     identity
-        Of the run that resumes.
+        Identity of the run that resumes.
     start
         The progress with which that run starts: its arrays have the shapes to expect.
 

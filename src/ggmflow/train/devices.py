@@ -87,7 +87,7 @@ def check_agreement(digest: bytes, mesh: Mesh) -> None:
     Parameters
     ----------
     digest
-        Of everything that training depends on.
+        Digest of everything that training depends on.
     mesh
         Devices of one process or of several.
     """

@@ -154,7 +154,7 @@ class _Run(NamedTuple):
         return _num_chunks(self.settings)
 
     def temperature(self, chunk: int) -> float | None:
-        """Of a chunk while the flow cools; else None."""
+        """Temperature of a chunk while the flow cools; else None."""
         return cooled_temperature(self.settings.cooling, chunk, self.num_chunks, self.snapshot_at)
 
     def is_patience_exhausted(self, progress: Progress, chunk: int) -> bool:

@@ -33,7 +33,7 @@ def training_bar(
     show
         Whether to show anything.
     clock
-        Of the training, for the time left; without it none is shown.
+        Clock of the training, for the time left, which is not shown without it.
     console
         Default standard error, so that piped output stays clean.
     name

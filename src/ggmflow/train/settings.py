@@ -57,7 +57,7 @@ def default_settings(
     steps, batch_size
         Replace the defaults; steps are rounded up to whole chunks.
     plan
-        Of the architecture. Each of its snapshots needs a chunk.
+        Training plan of the architecture. Each of its snapshots needs a chunk.
     """
     plan = TrainingPlan() if plan is None else plan
     if steps is None:

@@ -46,7 +46,7 @@ def export_table(post: Posterior, level: float = 0.9, rule: str | EdgeSelection 
     post
         The posterior.
     level
-        Of the credible intervals.
+        Probability of the credible intervals.
     rule
         Edge rule of `Posterior.select_edges`, or its result.
 

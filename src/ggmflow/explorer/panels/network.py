@@ -30,11 +30,11 @@ class Network:
     Parameters
     ----------
     names
-        Of all variables.
+        Names of all variables.
     query : (s,) array of int
         Positions of the query variables.
     positions : (d, 2) array
-        Of the nodes.
+        Positions of the nodes.
     """
 
     def __init__(self, names: tuple[str, ...], query: Int[np.ndarray, " s"], positions: Float[np.ndarray, "d 2"]):
