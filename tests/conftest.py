@@ -15,7 +15,7 @@ import pytest
 
 import ggmflow as gf
 from tests.support.browser import browser, page  # noqa: F401
-from tests.support.models import COMMITTED, FILES, KINDS, RANGES, TABLE, without_training
+from tests.support.models import COMMITTED, FILES, KINDS, RANGES, TABLE, skip_training
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
@@ -102,7 +102,9 @@ def model(shared_directory):
 
 
 @pytest.fixture
-def untrained():
-    """`fit` and `evidence` without training, for tests that do not depend on it."""
-    with without_training():
-        yield
+def untrained(monkeypatch):
+    """`fit` and `evidence` without training, for tests that do not depend on it.
+
+    The test's own patches are undone together with these, in the right order.
+    """
+    skip_training(monkeypatch)

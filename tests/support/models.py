@@ -48,19 +48,30 @@ def no_training(flow, *args, snapshot_at=(), **kwargs):
 @contextmanager
 def without_training():
     """Use flows of posteriors and priors as they start."""
-    with pytest.MonkeyPatch.context() as patch, untrained_priors():
-        patch.setattr(estimator, "train", no_training)
+    with pytest.MonkeyPatch.context() as patch:
+        skip_training(patch)
         yield
 
 
 @contextmanager
 def untrained_priors():
-    """Use flows of priors as they start; the evidence is then inaccurate but finite."""
+    """Use flows of priors as they start."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prior, "train", no_training)
-        patch.setattr(prior, "_known", {})
-        patch.setattr(prior, "_cache_path", lambda *_: None)
+        skip_training_of_priors(patch)
         yield
+
+
+def skip_training(patch):
+    """Leave flows of posteriors and priors as they start, until the patch is undone."""
+    patch.setattr(estimator, "train", no_training)
+    skip_training_of_priors(patch)
+
+
+def skip_training_of_priors(patch):
+    """Leave flows of priors as they start; the evidence is then inaccurate but finite."""
+    patch.setattr(prior, "train", no_training)
+    patch.setattr(prior, "_known", {})
+    patch.setattr(prior, "_cache_path", lambda *_: None)
 
 
 def pushed(source):
