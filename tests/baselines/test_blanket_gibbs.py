@@ -72,7 +72,7 @@ def test_normal_draws_have_the_right_moments(x64):
 
 
 # ------------------------------------------------------------------------------------------------------ the posterior
-@pytest.mark.parametrize("d, query, lam", [(4, [2, 0], 2.0), (4, ["x1"], 0.5)])
+@pytest.mark.parametrize("d, query, lam", [(4, [2, 0], 2.0), pytest.param(4, ["x1"], 0.5, marks=pytest.mark.slow)])
 def test_equals_importance_sampling(d, query, lam):
     """Means and sds of up to 7 entries, |z| < 5: false-alarm rate below 1e-5 a test."""
     scatter = make_scatter(d, n=12)

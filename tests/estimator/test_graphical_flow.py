@@ -101,6 +101,7 @@ def test_a_second_fit_of_the_same_shape_compiles_nothing(compilations):
     assert compilations == []
 
 
+@pytest.mark.slow
 def test_a_fit_changes_no_setting_of_jax(capfd):
     before = dict(jax.config.values)
     quick(progress=False).fit(TABLE)

@@ -347,6 +347,7 @@ def test_names_are_never_interpreted(small, page):
     assert page.locator("img[src=x]").count() == 0 and page.locator("mjx-container").count() == 0
 
 
+@pytest.mark.slow
 def test_the_table_is_sorted_and_selects_a_pair(small, page):
     model, address = small
     page.goto(address)
@@ -410,6 +411,7 @@ def test_a_click_on_a_node_does_not_select_an_edge(small, page):
     assert f"pairs of {html.escape(name)}" in property_of(page, "chosen", "text") and page.locator("tr.on").count() == 0
 
 
+@pytest.mark.slow
 def test_a_click_on_an_edge_selects_its_pair(small, page):
     model, address = small
     page.goto(address)

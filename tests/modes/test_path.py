@@ -128,7 +128,9 @@ def test_no_graph_on_three_variables_does_better(q, seed):
         assert found.objective[0] <= min(values) + 1e-7
 
 
-@pytest.mark.parametrize("q", [0.25, 0.5, 0.75])
+@pytest.mark.parametrize(
+    "q", [pytest.param(0.25, marks=pytest.mark.slow), 0.5, pytest.param(0.75, marks=pytest.mark.slow)]
+)
 def test_no_change_of_a_single_entry_improves_a_mode(q):
     """Every pair on a fine grid of values, zero included: f does not fall. The order of λ has no effect."""
     d, n, lams = 8, 10, [0.3, 1.0, 3.0]

@@ -8,7 +8,7 @@ from ggmflow.posterior.flow_source import FlowSource
 from tests.support.models import Exact, key_with_indefinite_draws, prior_source, pushed
 
 
-@pytest.mark.parametrize("kind", ["full", "blanket"])
+@pytest.mark.parametrize("kind", ["full", pytest.param("blanket", marks=pytest.mark.slow)])
 def test_refined_draws_are_exact(model, kind):
     """Mean and quantiles of every entry: |z| < 5 for at most 40 numbers, false alarms 2e-5 a case."""
     exact = Exact(model(kind), 2.0, 0.5, 1.0)

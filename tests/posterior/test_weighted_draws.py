@@ -29,7 +29,13 @@ def errors(num_entries, shift, seed, num_draws=4000):
 # Shifts at which one way is clearly better; with thousands of entries, tiny shifts already make weights uneven.
 @pytest.mark.parametrize(
     ("num_entries", "shift", "gain"),
-    [(3, 0.3, True), (30, 0.2, True), (100, 0.1, True), (1600, 0.04, False), (3000, 0.03, False)],
+    [
+        (3, 0.3, True),
+        (30, 0.2, True),
+        (100, 0.1, True),
+        (1600, 0.04, False),
+        pytest.param(3000, 0.03, False, marks=pytest.mark.slow),
+    ],
 )
 def test_weights_are_used_where_they_lower_the_error(num_entries, shift, gain):
     decided, plain, weighted = errors(num_entries, shift, seed=0)
