@@ -14,7 +14,7 @@ from ggmflow.cli.app import app
 from ggmflow.model.conditions import Boundary, Choice
 from ggmflow.storage import archive
 from tests.support import models
-from tests.support.command_line import COMMANDS, TABLE, refused, run
+from tests.support.command_line import AT_CONDITION, COMMANDS, TABLE, refused, run
 
 pytestmark = pytest.mark.usefixtures("jax_as_users_have_it")
 
@@ -97,7 +97,7 @@ def test_error_for_a_directory_that_is_not_a_run(command, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 
 
-@pytest.mark.parametrize("command", COMMANDS[:2] + COMMANDS[3:], ids=lambda command: command[0])
+@pytest.mark.parametrize("command", AT_CONDITION, ids=lambda command: command[0])
 def test_error_for_a_condition_outside_the_ranges(command, fitted):
     refused(
         [*command, fitted[0], "--lam", "99"],
@@ -110,7 +110,7 @@ def test_error_for_a_level_that_is_not_a_probability(fitted):
     refused(["summary", fitted[0], "--level", "90"], "--level must be a number between 0 and 1, such as 0.9, got 90")
 
 
-@pytest.mark.parametrize("command", COMMANDS[:2] + COMMANDS[3:], ids=lambda command: command[0])
+@pytest.mark.parametrize("command", AT_CONDITION, ids=lambda command: command[0])
 def test_model_with_nan_weights_gives_a_one_line_error(command, fitted, tmp_path):
     """The file is valid, but every number of the flow is NaN."""
     shutil.copytree(fitted[0], tmp_path / "run")

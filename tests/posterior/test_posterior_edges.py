@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from ggmflow.posterior.edge_rules import EDGE_RULES
 from ggmflow.posterior.edges import edge_probability, score_pairs
 from ggmflow.posterior.posterior import Posterior
 from ggmflow.posterior.source import ChainSource
@@ -32,7 +33,7 @@ def test_a_selection_names_its_rule_and_counts_pairs_once(rule, full, blanket):
         assert 0 <= found.expected_fdr <= 1 and 0 <= found.expected_f1 <= 1
         assert all(f"{number:g}" in found.rule.replace("60 %", "0.6") for number in RULES[rule].values())
         np.testing.assert_array_equal(post.edges(rule=rule, **RULES[rule]), found.edges)
-        if rule != "interval":
+        if EDGE_RULES[rule].has_probability:
             assert found.probability.shape == shape and not found.probability[own].any()
         table, graph = post.summary(rule=found), post.to_networkx(rule=found)
         assert table["edge"].sum() == graph.number_of_edges() == found.n_edges

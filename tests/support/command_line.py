@@ -26,4 +26,5 @@ def refused(arguments, message, code=2):
     assert re.search(message, result.stderr), result.stderr
 
 
-COMMANDS = (["summary"], ["report"], ["explore"], ["export", "--format", "csv"])
+AT_CONDITION = (["summary"], ["report"], ["export", "--format", "csv"])  # commands on a run with --lam and --q
+COMMANDS = (*AT_CONDITION, ["explore"])  # commands on a run
