@@ -47,7 +47,7 @@ def clear_compiled_programs():
     """Linux grants a process 65530 memory areas, of which each program takes some; beyond them XLA crashes."""
     yield
     maps = Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > 10_000:  # test_estimator alone needs 26 600
+    if maps.exists() and maps.read_bytes().count(b"\n") > 10_000:  # the estimator's tests alone need 26 600
         jax.clear_caches()
         gc.collect()
 

@@ -136,3 +136,12 @@ def test_an_advised_range_is_valid_and_includes_the_value(name, value, ranges):
     advised = re.search(rf"fit again with {name}=\((\S+), (\S+)\)$", str(caught.value))
     given = {"lam": 2.0, "q": 1.0, "temperature": 0.1, name: (float(advised[1]), float(advised[2]))}
     find_ranges(**given, scatter=SCATTER, query=np.arange(2)).inside(name, value)
+
+
+def test_advice_on_the_scale_names_what_each_surface_has():
+    """The command line has --no-standardize only."""
+    scatter = Scatter.from_data(1e-15 * np.random.default_rng(0).normal(size=(30, 3)), standardize=False)
+    with pytest.raises(ArgumentError) as caught:
+        find_ranges("auto", 1.0, 1.0, scatter, np.arange(3))
+    assert caught.value.text(Surface.PYTHON).endswith(": use standardize=True")
+    assert caught.value.text(Surface.COMMAND_LINE).endswith(": leave out --no-standardize")

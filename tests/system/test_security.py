@@ -395,7 +395,7 @@ def nasty():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ggmflow.posterior.posterior.PoorFitWarning")
-def test_names_in_notebook_cards(nasty):
+def test_names_in_notebook_html(nasty):
     post = nasty.posterior(2.0, 1.0, num_draws=200)
     post.mean()
     for shown in (nasty, post):

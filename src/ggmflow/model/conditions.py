@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ggmflow.data.scatter import Scatter
-from ggmflow.errors.advice import Advice
+from ggmflow.errors.advice import Advice, Surface
 from ggmflow.errors.argument import ArgumentError
 from ggmflow.model.precision import shrunk_precision
 
@@ -195,7 +195,10 @@ def _automatic_lam(scatter: Scatter, query: Int[np.ndarray, " s"]) -> _Pair:
     centre = likely_lam(scatter, query)
     low, high = centre / _BELOW, centre * _ABOVE
     if not LAM_LIMITS[0] <= low <= high <= LAM_LIMITS[1]:
-        advice = Advice("use", {"standardize": True})
+        python = "use standardize=True"
+        advice = Advice(
+            {Surface.PYTHON: python, Surface.COMMAND_LINE: "leave out --no-standardize", Surface.REPORT: python}
+        )
         raise ArgumentError(
             "lam", "auto", reason=f"gives λ near {centre:.1g}, too far from 1 for float32", advice=advice
         )

@@ -14,6 +14,7 @@ from ggmflow.posterior.edge_rules import EDGE_RULES
 from ggmflow.posterior.tables import Scale
 from ggmflow.posterior.weights import Verdict
 from ggmflow.report.content import RULES, Content, Point
+from ggmflow.train.status import Status
 
 VERDICTS = {Verdict.GOOD: "Good", Verdict.FAIR: "Fair", Verdict.POOR: "Poor", Verdict.MOVING: "Moving"}
 CONSEQUENCES = {
@@ -110,8 +111,11 @@ def reliability(content: Content) -> str:
 
 def training(status: str, steps: int, skipped: int) -> str:
     """How training ended, and after how many steps."""
-    ends = {"finished": "ran to its end", "stopped early": "stopped early because the ELBO no longer improved"}
-    end = ends.get(status, "was interrupted; this is the best model so far")
+    ends = {
+        Status.FINISHED: "ran to its end",
+        Status.STOPPED_EARLY: "stopped early because the ELBO no longer improved",
+    }
+    end = ends.get(Status(status), "was interrupted; this is the best model so far")
     not_finite = f", {skipped} of them skipped because their gradient was not finite" if skipped else ""
     return f"Training {end}: {steps} steps{not_finite}."
 
