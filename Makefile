@@ -24,7 +24,7 @@ test: $(VENV)/.installed-test
 	$(PYTEST) -m 'not slow'
 
 test-slow: $(VENV)/.installed-test
-	$(PYTEST) -m slow
+	$(PYTEST) -m slow --durations=25
 
 test-all: test test-slow
 

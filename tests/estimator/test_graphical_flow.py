@@ -17,7 +17,7 @@ from ggmflow.errors.advice import Surface, message_of
 from ggmflow.estimator import graphical_flow as module
 from ggmflow.storage.cache import cache_directory
 from ggmflow.train.loop import CHUNK, Report, Trained
-from tests.support.models import NAMES, TABLE, no_training, quick
+from tests.support.models import NAMES, TABLE, quick, skip_training
 
 
 @pytest.mark.slow
@@ -326,5 +326,5 @@ def test_transform_is_a_parameter_but_not_an_attribute():
 @parametrize_with_checks([gf.GraphicalFlow(lam=(1.0, 2.0), temperature=1.0, steps=25, batch_size=8, progress=False)])
 def test_scikit_learn_checks(estimator, check, monkeypatch):
     if check.func.__name__ != "check_n_features_in":
-        monkeypatch.setattr(module, "train", no_training)
+        skip_training(monkeypatch)
     check(estimator)
