@@ -22,6 +22,11 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 CACHE = Path(__file__).parents[1] / ".cache" / "tests"
 
 
+def pytest_collection_modifyitems(items):
+    """Begin with the files that take longest, so that no process is left alone with one of them at the end."""
+    items.sort(key=lambda item: not {"system", "experiments"} & set(item.path.parts))
+
+
 @pytest.fixture(scope="session")
 def shared_directory(tmp_path_factory):
     """A directory of this run that all workers of pytest-xdist see."""
