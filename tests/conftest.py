@@ -24,7 +24,7 @@ CACHE = Path(__file__).parents[1] / ".cache" / "tests"
 
 def pytest_collection_modifyitems(items):
     """Begin with the files that take longest, so that no process is left alone with one of them at the end."""
-    items.sort(key=lambda item: not {"system", "experiments"} & set(item.path.parts))
+    items.sort(key=lambda item: not {"system", "experiments", "train", "estimator"} & set(item.path.parts))
 
 
 @pytest.fixture(scope="session")

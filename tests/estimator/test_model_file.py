@@ -11,7 +11,7 @@ import ggmflow as gf
 from ggmflow.model.conditions import Boundary, Choice
 from ggmflow.storage import archive
 from ggmflow.train.loop import CHUNK
-from tests.support.models import KINDS, NAMES, TABLE, quick
+from tests.support.models import KINDS, NAMES, TABLE, quick, untrained_priors
 
 
 @pytest.mark.slow
@@ -19,7 +19,7 @@ from tests.support.models import KINDS, NAMES, TABLE, quick
 def test_a_loaded_model_is_the_saved_one(kind, tmp_path):
     """Fitted in this test, because the fixture may have loaded its model from a file."""
     fitted, path = quick(**(KINDS[kind] | {"steps": 4 * CHUNK})).fit(TABLE), tmp_path / "m.ggmflow"
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), untrained_priors():
         warnings.simplefilter("ignore", gf.RangeWarning)
         assert 0.5 <= fitted.lam_ <= 8  # chosen before it is saved
     fitted.save(path)

@@ -169,7 +169,7 @@ def test_densities_of_draws_in_single_precision():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_query", [7, 3])
+@pytest.mark.parametrize("n_query", [3])
 @pytest.mark.usefixtures("x64")
 def test_the_size_of_blocks_of_rows_does_not_matter(n_query, monkeypatch):
     """Many rows are drawn in blocks: one block, blocks of one row and of three (the last one cut) agree."""

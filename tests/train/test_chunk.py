@@ -1,35 +1,10 @@
 """The compiled chunk takes the conditions of a large blanket in groups, with the same losses as all at once."""
 
-import equinox as eqx
-import jax
 import numpy as np
 import pytest
 
-from ggmflow.data.scatter import Scatter
-from ggmflow.flow.base import untrained_flow
-from ggmflow.model.conditions import Ranges
-from ggmflow.train import chunk, loop
-from ggmflow.train.settings import Settings
+from ggmflow.train import chunk
 from tests.support.toy import Toy, run, toy_loss
-
-
-@pytest.mark.slow
-def test_groups_of_conditions_do_not_change_the_training_of_a_blanket(x64, monkeypatch, rng):
-    """In double precision and over few steps, before Adam amplifies rounding errors."""
-    ranges, curves = Ranges((1.0, 20.0), (0.25, 1.25), (1.0, 1.0)), []
-    scatter = Scatter.from_data(rng.normal(size=(20, 6)))
-    flow = untrained_flow(jax.random.key(0), "structured", scatter, np.arange(2), ranges)
-    flow = jax.tree.map(lambda leaf: leaf.astype(float) if eqx.is_inexact_array(leaf) else leaf, flow)
-    monkeypatch.setattr(loop, "CHUNK", 2)
-    for largest, at_once in ((2**23, 4), (2 * 6**2, 2)):
-        monkeypatch.setattr(chunk, "_MAX_MATRIX_ENTRIES", largest)
-        assert chunk.conditions_at_once(4, 6) == at_once
-        jax.clear_caches()  # the size of groups is compiled in, and not part of the key of the cache
-        with jax.numpy_dtype_promotion("standard"):  # conditions are drawn in single precision
-            trained = loop.train(flow, jax.random.key(1), ranges.low, ranges.high, Settings(6, 4, 4))
-        curves.append([each.elbo for each in trained.history])
-    np.testing.assert_allclose(*curves, rtol=1e-12)
-    assert curves[0][0] != curves[0][-1]
 
 
 @pytest.mark.slow
