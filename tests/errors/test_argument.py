@@ -48,9 +48,9 @@ def test_error_keeps_its_fields_when_it_is_pickled():
             "unknown --rule of type list: choose one of f1, fdr",
         ),
         (
-            UnknownChoiceError("architecture", "cubic", "'structured' or 'paper'"),  # the command line has no option
-            "unknown architecture 'cubic': choose 'structured' or 'paper'",
-            "unknown architecture 'cubic': choose 'structured' or 'paper'",
+            UnknownChoiceError("architecture", "cubic", ("structured", "paper")),  # the command line has no option
+            "unknown architecture 'cubic': choose one of structured, paper",
+            "unknown architecture 'cubic': choose one of structured, paper",
         ),
     ],
 )

@@ -215,7 +215,7 @@ def test_failed_training_raises_and_skipped_steps_warn(monkeypatch, untrained):
     with pytest.warns(ConvergenceWarning, match=f"3 of {CHUNK} steps were skipped.*diagnostics\\(\\)") as caught:
         train_with("finished", 3)
     message = message_of(caught[0].message, Surface.COMMAND_LINE)
-    assert message.endswith("check the line Trust of the summary; narrower --lam, --q and --temperature may help")
+    assert message.endswith('check "Trust" in the summary; narrower --lam, --q and --temperature may help')
     with pytest.warns(ConvergenceWarning, match=r"best model so far: check posterior\(\.\.\.\)\.diagnostics") as caught:
         train_with("interrupted", 0)
     message = message_of(caught[0].message, Surface.COMMAND_LINE)

@@ -67,8 +67,8 @@ def test_its_model_file_is_read_while_it_is_registered(fitted, tmp_path):
 
 def test_registered_names_are_the_choices(registered):
     assert {"structured", "paper", "affine"} <= set(ARCHITECTURES)
-    choices = " or ".join(map(repr, ARCHITECTURES))
-    with pytest.raises(ValueError, match=f"unknown architecture 'cubic': choose {choices}") as caught:
+    choices = ", ".join(ARCHITECTURES)
+    with pytest.raises(ValueError, match=f"unknown architecture 'cubic': choose one of {choices}") as caught:
         find_architecture("cubic")
     # The command line has no option for it: a model file may hold the name.
     assert message_of(caught.value, Surface.COMMAND_LINE) == str(caught.value)

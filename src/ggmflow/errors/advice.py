@@ -26,7 +26,7 @@ class Advice(NamedTuple):
     Attributes
     ----------
     action
-        The text before the options; a text for each surface if a remedy is a call in Python and a command elsewhere.
+        The text before the options. If it differs between surfaces, a text for each; one that is missing is Python's.
     options
         Values of Python parameters; `...` as a value leaves it to the reader.
     """
@@ -36,7 +36,7 @@ class Advice(NamedTuple):
 
     def text(self, surface: Surface) -> str:
         """The action and the options, as they are typed at this surface."""
-        action = self.action if isinstance(self.action, str) else self.action[surface]
+        action = self.action if isinstance(self.action, str) else self.action.get(surface, self.action[Surface.PYTHON])
         return " ".join([action, *([options_text(self.options, surface)] if self.options else [])])
 
 

@@ -71,14 +71,14 @@ class ArgumentError(ValueError):
 
 
 class UnknownChoiceError(ArgumentError):
-    """An argument names none of the things that there are to choose from.
+    """The value of an argument is none of the choices.
 
     Parameters
     ----------
     argument, value
         As in `ArgumentError`.
     allowed
-        A tuple of all names; or the rest of a sentence after "choose".
+        Names of all choices.
 
     Examples
     --------
@@ -92,8 +92,7 @@ class UnknownChoiceError(ArgumentError):
     def text(self, surface: Surface) -> str:
         """The message, in which the option is written as it is typed."""
         shown = repr(self.value) if isinstance(self.value, str) else f"of type {type(self.value).__name__}"
-        choices = self.allowed if isinstance(self.allowed, str) else f"one of {', '.join(self.allowed)}"
-        return f"unknown {option_name(self.argument, surface)} {shown}: choose {choices}"
+        return f"unknown {option_name(self.argument, surface)} {shown}: choose one of {', '.join(self.allowed)}"
 
 
 def check_share(name: str, value: object, example: float | None = None) -> float:
@@ -102,7 +101,7 @@ def check_share(name: str, value: object, example: float | None = None) -> float
     Parameters
     ----------
     name, value
-        Of the argument.
+        Name and value of the argument.
     example
         A value that the message recommends.
     """

@@ -119,8 +119,8 @@ def warn_about_training(trained: Trained, steps: int, checkpoint: str | Path | N
     elif last.skipped > MANY_SKIPPED * last.step:
         problem = f"{last.skipped} of {last.step} steps were skipped because their gradient was not finite"
         python = f"{_CHECK}; narrower ranges of lam, q and temperature may help"
-        command_line = "check the line Trust of the summary; narrower --lam, --q and --temperature may help"
+        command_line = 'check "Trust" in the summary; narrower --lam, --q and --temperature may help'
     else:
         return
-    texts = {Surface.PYTHON: python, Surface.COMMAND_LINE: command_line, Surface.REPORT: python}
-    warnings.warn(TrainingWarning(problem, Advice(texts)), stacklevel=3)
+    advice = Advice({Surface.PYTHON: python, Surface.COMMAND_LINE: command_line})
+    warnings.warn(TrainingWarning(problem, advice), stacklevel=3)

@@ -109,7 +109,7 @@ def _closed_pages_are_not_logged() -> Iterator[None]:
         if isinstance(error, AssertionError) and isinstance(frames, TracebackType):
             # Bokeh asserts that a session exists. Assertions that fail elsewhere are errors.
             return Path(traceback.extract_tb(frames)[-1].filename).parts[-3:-1] != ("bokeh", "server")
-        # Bokeh logs this without an exception: only its text tells.
+        # Bokeh logs this without an exception, so nothing but the text identifies it.
         return "connection was closed" not in record.getMessage()
 
     loggers = [logging.getLogger(name) for name in _LOGGERS]

@@ -174,7 +174,7 @@ def register(flow: type[MatrixFlow]) -> None:
 def find_architecture(name: object) -> type[MatrixFlow]:
     """The registered class of a name; raises UnknownChoiceError if there is none."""
     if not isinstance(name, str) or name not in ARCHITECTURES:
-        raise UnknownChoiceError("architecture", name, " or ".join(map(repr, ARCHITECTURES)))
+        raise UnknownChoiceError("architecture", name, tuple(ARCHITECTURES))
     return ARCHITECTURES[name]
 
 

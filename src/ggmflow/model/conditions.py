@@ -195,10 +195,7 @@ def _automatic_lam(scatter: Scatter, query: Int[np.ndarray, " s"]) -> _Pair:
     centre = likely_lam(scatter, query)
     low, high = centre / _BELOW, centre * _ABOVE
     if not LAM_LIMITS[0] <= low <= high <= LAM_LIMITS[1]:
-        python = "use standardize=True"
-        advice = Advice(
-            {Surface.PYTHON: python, Surface.COMMAND_LINE: "leave out --no-standardize", Surface.REPORT: python}
-        )
+        advice = Advice({Surface.PYTHON: "use standardize=True", Surface.COMMAND_LINE: "leave out --no-standardize"})
         raise ArgumentError(
             "lam", "auto", reason=f"gives λ near {centre:.1g}, too far from 1 for float32", advice=advice
         )
