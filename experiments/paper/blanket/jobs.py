@@ -105,11 +105,11 @@ FULL = Settings(
 QUICK = Settings(
     studies=("breast_cancer",),
     num_genes=4,
-    steps=50,
+    steps=25,
     num_draws=1000,
     num_lam=5,
-    num_evidence_draws=500,
-    exact=Effort(16, 50, 50, 1),
+    num_evidence_draws=1000,  # as many as `num_draws`, and chains like those that refine: fewer programs to compile
+    exact=Effort(50, 10, 50, 5),
     kaufmann=Effort(2, 100, 50, 1),
     refine=(10, 50),
 )
