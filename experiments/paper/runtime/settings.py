@@ -92,11 +92,11 @@ FULL = Settings(
 )
 QUICK = Settings(
     sizes=(Size(3, 12, 3, BLOCK, BLOCK, (1, 2)),),
-    blanket=Size(4, 12, 1, BLOCK, BLOCK),
+    blanket=Size(4, 12, 2, BLOCK, BLOCK),
     steps=1,
     fresh=False,
-    effective=300,
-    rate_draws=1000,  # one program serves all draws
+    effective=600,
+    rate_draws=1000,  # one program serves all draws, of which up to 500 would have their own
     repeats=2,
     quantile_draws=1000,
     kaufmann=(2, 50, 20),
