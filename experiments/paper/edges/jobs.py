@@ -130,7 +130,7 @@ FULL = Settings(
 )
 QUICK = Settings(
     d=5,
-    rows=(15, 25),
+    rows=(15,),
     truths=2,
     published_truths=1,
     graphs=("band",),
