@@ -179,25 +179,22 @@ def test_the_map_is_continuous_at_the_edges_of_the_range():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("piece", [4096, 7])
-def test_partials_are_the_derivatives(piece, monkeypatch):
+def test_partials_are_the_derivatives(monkeypatch):
     """In one piece, and in many pieces of which the last is cut."""
-    monkeypatch.setattr(module, "_PIECE", piece)
     network, arguments = weights(), arrays(np.array([-6.0, -1.3, 0.2, 2.1])[:, None], *CONDITIONS.T)
-
-    def both(*arguments):
-        # elementwise, so that the gradient of a sum holds every derivative
-        total = [lambda *a, k=k: jnp.sum(transport(network, *a)[k]) for k in range(2)]
-        return transport_partials(network, *arguments), [jax.grad(one, (0, 1, 2))(*arguments) for one in total]
-
-    got, expected = jit(both)(*arguments)
+    # elementwise, so that the gradient of a sum holds every derivative
+    total = [lambda *a, k=k: jnp.sum(transport(network, *a)[k]) for k in range(2)]
+    expected = jit(lambda *arguments: [jax.grad(one, (0, 1, 2))(*arguments) for one in total])(*arguments)
     x, log_dx = run(network, *arguments)
-    np.testing.assert_allclose(got.x, x, rtol=1e-12)
-    np.testing.assert_allclose(got.log_dx, log_dx, atol=1e-12)
-    np.testing.assert_allclose(np.log(got.x_of[0]), log_dx, atol=1e-9)
-    for derivatives, references in zip((got.x_of, got.log_dx_of), expected, strict=True):
-        for one, other in zip(derivatives, references, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8)
+    for piece in (4096, 7):
+        monkeypatch.setattr(module, "_PIECE", piece)
+        got = jit(lambda *arguments: transport_partials(network, *arguments))(*arguments)
+        np.testing.assert_allclose(got.x, x, rtol=1e-12)
+        np.testing.assert_allclose(got.log_dx, log_dx, atol=1e-12)
+        np.testing.assert_allclose(np.log(got.x_of[0]), log_dx, atol=1e-9)
+        for derivatives, references in zip((got.x_of, got.log_dx_of), expected, strict=True):
+            for one, other in zip(derivatives, references, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8)
 
 
 def test_weights_are_finite_and_single_precision():
