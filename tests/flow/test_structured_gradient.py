@@ -118,7 +118,7 @@ def test_gradient_is_the_path_derivative(name):
 def test_omitted_couplings_are_couplings_of_zero(monkeypatch):
     """Large flows have none: the same densities of the same draws, and the same gradient in all other weights.
 
-    Couplings do not depend on temperature, and those of a blanket reach all of its columns: one case is enough.
+    One case is enough: in a range of temperatures a coupling has more weights, all of which are omitted alike.
     """
     name = "blanket, T = 1"
     flow, conditions = prepared(name, True)

@@ -1,9 +1,7 @@
 """Draws of a step split over devices and processes: the same losses as on one device.
 
 Another number of devices changes the order of sums. In double precision that is 1e-16 of a gradient, which 50 steps
-amplify; hence TOLERANCE. Adam divides gradients by their size, or by 1e-8 if that is larger: weights whose gradient is
-only rounding may move by 1e-16/1e-8 of a step, hence LOOSE for the weights of a blanket, some of which move by 3e-10.
-Its losses, sums over many more numbers, differ by 8e-12 and have ten times the tolerance.
+amplify; hence TOLERANCE. A small flow is enough for it; two processes train the default one.
 """
 
 import os
@@ -15,10 +13,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import ggmflow as gf
 from ggmflow.train.devices import arrange
 from tests.support.models import TABLE
 
-TOLERANCE, LOOSE, SINGLE = 1e-11, 1e-8, 1e-5
+TOLERANCE, SINGLE = 1e-11, 1e-5
 
 
 def start(*arguments, devices=1):
@@ -49,13 +48,13 @@ def on_devices(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["toy2", "toy4", "blanket8"])
+@pytest.mark.parametrize("name", ["toy2", "toy8"])
 def test_the_number_of_devices_does_not_matter(on_devices, name):
-    alone = on_devices[f"{name[:-1]}1"]
+    """Two devices share the four conditions of a step; eight share the draws of each condition too."""
+    alone = on_devices["toy1"]
     assert len(alone["elbo"]) == 5
-    rtol, atol = (10 * TOLERANCE, LOOSE) if name == "blanket8" else (TOLERANCE, TOLERANCE)
-    np.testing.assert_allclose(on_devices[name]["elbo"], alone["elbo"], rtol=rtol)
-    np.testing.assert_allclose(on_devices[name]["numbers"], alone["numbers"], rtol=TOLERANCE, atol=atol)
+    np.testing.assert_allclose(on_devices[name]["elbo"], alone["elbo"], rtol=TOLERANCE)
+    np.testing.assert_allclose(on_devices[name]["numbers"], alone["numbers"], rtol=TOLERANCE, atol=TOLERANCE)
 
 
 @pytest.mark.slow
@@ -85,10 +84,10 @@ def test_two_processes_train_the_flow_of_one(on_devices, tmp_path):
         TABLE.to_csv(place / "data.csv", index=False)
     finish(*[start("process", places[0], port, k) for k in range(2)])
     finish(start("script", places[1]))
-    joined, alone = (np.load(place / "script.npz") for place in places)
-    assert len(joined["elbo"]) == 5
-    for name in joined:
-        np.testing.assert_allclose(joined[name], alone[name], rtol=SINGLE, atol=SINGLE)
+    joined, alone = (gf.GraphicalFlow.load(place / "model.ggmflow") for place in places)
+    for answer in (lambda model: model.history_["elbo"], lambda model: model.posterior(lam=4.0, q=1.0).mean()):
+        np.testing.assert_allclose(answer(joined), answer(alone), rtol=SINGLE, atol=SINGLE)
+    assert len(joined.history_) == 5
     tmp_path = places[0]
     first, second = (np.load(tmp_path / f"process{k}.npz") for k in range(2))
     np.testing.assert_allclose(first["elbo"], on_devices["toy1"]["elbo"], rtol=TOLERANCE)
