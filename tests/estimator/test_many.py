@@ -97,15 +97,6 @@ def test_each_fit_depends_on_its_table_and_seed_only(serial):
 
 
 @pytest.mark.slow
-def test_processes_give_the_same_fits_even_if_one_is_killed(serial, tmp_path):
-    tables = resampled(3)
-    tables["rows1"] = Deadly(tables["rows1"], tmp_path / "killed", midway=True)
-    found = gf.fit_many(tables, twice(), n_jobs=2)
-    assert (tmp_path / "killed").read_text() == MIDWAY
-    assert_same(found, serial)
-
-
-@pytest.mark.slow
 def test_dask_workers_may_be_killed_while_and_after_they_fit(serial, tmp_path):
     """Two workers (joblib would not use one). That of rows2 dies just after it has finished another fit."""
     distributed = pytest.importorskip("distributed")
@@ -132,6 +123,28 @@ def test_a_table_that_always_kills_its_worker_fails_alone(serial):
     with pytest.raises(gf.FitsFailed, match=r"1 of 2 fits failed: 'rows1' \(TerminatedWorkerError: ") as failed:
         gf.fit_many(tables, twice(), n_jobs=2)
     assert_same(failed.value.models, {"rows0": serial["rows0"]})
+
+
+@pytest.mark.usefixtures("untrained")
+@pytest.mark.parametrize("finished", [0, 1, 2])
+def test_fits_that_end_with_a_killed_worker_are_repeated(finished, monkeypatch):
+    """As joblib ends when one of its own processes is killed: after some results, with an error."""
+    done, real = [], joblib.Parallel
+
+    def killed_once(**options):
+        monkeypatch.setattr(joblib, "Parallel", real)
+
+        def some(calls):
+            for function, args, more in calls[:finished]:
+                yield function(*args, **more)
+            raise RuntimeError("a worker was killed")
+
+        return some
+
+    fit = many._fit
+    monkeypatch.setattr(many, "_fit", lambda name, *args: (done.append(name), fit(name, *args))[1])
+    monkeypatch.setattr(joblib, "Parallel", killed_once)
+    assert list(gf.fit_many(resampled(3), quick())) == done == ["rows0", "rows1", "rows2"]
 
 
 @pytest.mark.usefixtures("untrained")
@@ -184,10 +197,15 @@ def test_models_in_the_directory_are_not_fitted_again(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_killed_program_continues_with_the_remaining_tables(tmp_path):
+def test_a_killed_program_continues_with_the_remaining_tables(tmp_path, monkeypatch):
+    """The same program, undisturbed, runs in this process."""
     TABLE.to_csv(table := tmp_path / "table.csv", index=False)
-    found = faults.kill_many(faults.Stage(tmp_path, table, old=tmp_path, whole=tmp_path, seconds=0.0), 1)
-    assert found == (1, [], [])
+    monkeypatch.setattr(gf.GraphicalFlow, "fit", gf.GraphicalFlow.fit)  # which the program replaces
+    monkeypatch.setattr(sys, "argv", ["", str(table), str(tmp_path / "whole")])
+    exec(faults.MANY, {})
+    assert len(list((tmp_path / "whole").iterdir())) == 3
+    stage = faults.Stage(tmp_path, table, old=tmp_path, whole=tmp_path, seconds=0.0)
+    assert faults.kill_many(stage, 1, tmp_path / "whole") == (1, [], [])
 
 
 @pytest.mark.usefixtures("untrained")

@@ -180,11 +180,16 @@ def kill_saves(stage: Stage, rng: random.Random, count: int) -> Found:
     return Found(count, lost, [])
 
 
-def kill_many(stage: Stage, count: int) -> Found:
-    """SIGKILL of `fit_many` once one or two models are in its directory: the same call then fits only the others."""
-    lost, faults, whole = [], 0, stage.fresh()
-    if (undisturbed := end(start(stage.table, whole, code=MANY))).code:
-        raise RuntimeError(undisturbed.errors)
+def kill_many(stage: Stage, count: int, whole: Path | None = None) -> Found:
+    """SIGKILL of `fit_many` once one or two models are in its directory: the same call then fits only the others.
+
+    `whole` has the models of an undisturbed call, which is otherwise made here.
+    """
+    lost, faults = [], 0
+    if whole is None:
+        whole = stage.fresh()
+        if (undisturbed := end(start(stage.table, whole, code=MANY))).code:
+            raise RuntimeError(undisturbed.errors)
     for k in range(count):
         place = stage.fresh()
         process = start(stage.table, place, 1 + k % 2, code=MANY)
