@@ -23,7 +23,7 @@ TOLERANCE, SINGLE = 1e-11, 1e-5
 def start(*arguments, devices=1):
     # Compiling takes longer than running.
     flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-    flags += f" --xla_force_host_platform_device_count={devices}"
+    flags += f" --xla_cpu_use_fusion_emitters=false --xla_force_host_platform_device_count={devices}"
     strict = ["-W", "error::DeprecationWarning", "-W", "error::FutureWarning"]
     command = [sys.executable, *strict, "-m", "tests.support.sharded", *map(str, arguments)]
     environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
