@@ -105,7 +105,7 @@ def largest_t(ours, exact):
 def test_equals_the_exact_sampler():
     """21 entries of s = 3, d = 8, their means and three quantiles, 32 chains against 64, as many rows as columns.
 
-    |t| < 6 of 84: false-alarm rate 1e-4 with 31 degrees of freedom. One row less must be seen: n − 1 beside the
+    |t| < 6 of 84: false-alarm rate 1.1e-4 with 31 degrees of freedom. One row less must be seen: n − 1 beside the
     same S is the mistake of a Schur complement whose shape is ½ too small.
     """
     scatter, lam = make_scatter(8, n=8), 2.0
