@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from paramax import Parameterize
 
+from ggmflow.flow.factor import factorize
 from ggmflow.flow.transport import Network
 
 NUM_CORRECTIONS = 5  # log σ, δ, log κ; log scale and shift of the noise
@@ -135,10 +136,7 @@ def geometry_at(columns: Columns, condition: Float[Array, " 3"]) -> Geometry:
     variance, pinned = shrunken(diagonal, lam, q, n + 2, d)
     excess = jnp.clip(1 / variance - 1, 1e-3, _MAX_EXCESS)
     ridge = diagonal * excess * jnp.exp(learned.ridge @ embedding + learned.ridge_0)
-    # Ψ = UUᵀ with U upper triangular is the Cholesky factorization with both axes reversed.
-    lower = jnp.linalg.cholesky((S + jnp.diag(lam + ridge))[::-1, ::-1])
-    inverse = jax.scipy.linalg.solve_triangular(lower, jnp.eye(d, dtype=S.dtype), lower=True)
-    U = lower[::-1, ::-1]
+    U, A = factorize(S + jnp.diag(lam + ridge))
     # U_ii² − ρ_i, without the difference of large numbers
     own = jnp.maximum(diagonal - jnp.sum(jnp.triu(U, 1) ** 2, axis=1), 1e-5 * diagonal)
     return Geometry(
@@ -146,7 +144,7 @@ def geometry_at(columns: Columns, condition: Float[Array, " 3"]) -> Geometry:
         q=q,
         n=n,
         scatter=S,
-        A=inverse[::-1, ::-1].T,
+        A=A,
         U=U,
         scale=jax.lax.rsqrt(own),
         pinned=pinned,
