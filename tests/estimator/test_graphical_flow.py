@@ -321,10 +321,9 @@ def test_transform_is_a_parameter_but_not_an_attribute():
     assert "nonparanormal" in repr(gf.GraphicalFlow(transform="nonparanormal"))
 
 
-# The checks fit tables of 2, 3, 4, 5 and 10 columns, and compiling for each takes its time: one of them trains.
-@pytest.mark.slow
+# The checks fit tables of 2, 3, 4, 5 and 10 columns: trained, each size would be compiled anew.
 @parametrize_with_checks([gf.GraphicalFlow(lam=(1.0, 2.0), temperature=1.0, steps=25, batch_size=8, progress=False)])
 def test_scikit_learn_checks(estimator, check, monkeypatch):
-    """Without training, of which the checks ask nothing."""
+    """Without training, which no check needs."""
     skip_training(monkeypatch)
     check(estimator)
