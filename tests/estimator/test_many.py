@@ -97,6 +97,15 @@ def test_each_fit_depends_on_its_table_and_seed_only(serial):
 
 
 @pytest.mark.slow
+def test_processes_give_the_same_fits_even_if_one_is_killed(serial, tmp_path):
+    tables = resampled(3)
+    tables["rows1"] = Deadly(tables["rows1"], tmp_path / "killed", midway=True)
+    found = gf.fit_many(tables, twice(), n_jobs=2)
+    assert (tmp_path / "killed").read_text() == MIDWAY
+    assert_same(found, serial)
+
+
+@pytest.mark.slow
 def test_dask_workers_may_be_killed_while_and_after_they_fit(serial, tmp_path):
     """Two workers (joblib would not use one). That of rows2 dies just after it has finished another fit."""
     distributed = pytest.importorskip("distributed")
@@ -127,8 +136,8 @@ def test_a_table_that_always_kills_its_worker_fails_alone(serial):
 
 @pytest.mark.usefixtures("untrained")
 @pytest.mark.parametrize("finished", [0, 1, 2])
-def test_fits_that_end_with_a_killed_worker_are_repeated(finished, monkeypatch):
-    """As joblib ends when one of its own processes is killed: after some results, with an error."""
+def test_a_killed_worker_costs_no_finished_fit(finished, monkeypatch):
+    """joblib ends with an error after some results, as when a process is killed; those fits are not repeated."""
     done, real = [], joblib.Parallel
 
     def killed_once(**options):
