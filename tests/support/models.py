@@ -76,13 +76,17 @@ def skip_training_of_priors(patch):
 
 def pushed(source):
     """The same target with a flow pushed away from it."""
+    return source._replace(flow=pushed_flow(source.flow))
+
+
+def pushed_flow(flow):
+    """The flow with other weights."""
     rng = np.random.default_rng(0)
 
     def push(leaf):
         return leaf + jnp.asarray(0.4 * rng.normal(size=leaf.shape), leaf.dtype) if eqx.is_inexact_array(leaf) else leaf
 
-    flow = jax.tree.map(push, source.flow, is_leaf=lambda leaf: isinstance(leaf, NonTrainable))
-    return source._replace(flow=flow)
+    return jax.tree.map(push, flow, is_leaf=lambda leaf: isinstance(leaf, NonTrainable))
 
 
 def prior_source():
