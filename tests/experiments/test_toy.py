@@ -103,6 +103,28 @@ def test_every_table_has_its_columns_and_rows(tables):
         assert np.isfinite(numbers).all() and not table.isna().to_numpy().any(), name
 
 
+def test_every_seed_has_data_of_its_own_for_both_architectures(monkeypatch):
+    """The quick run has one seed only."""
+    seen = {}
+
+    class Fitting(Exception):
+        pass
+
+    def fit(settings, X, seed, **options):
+        seen.setdefault(seed, []).append(X)
+        raise Fitting
+
+    monkeypatch.setattr(jobs, "_fit", fit)
+    for job in toy.make_jobs(toy.FULL._replace(seeds=toy.FULL.seeds[:3])):
+        if job.run.func is not jobs.run_speed:
+            with pytest.raises(Fitting):
+                job.run()
+    assert list(seen) == [0, 1, 2]
+    for structured, paper in seen.values():
+        np.testing.assert_array_equal(structured, paper)
+    assert len(np.unique([tables[0] for tables in seen.values()], axis=0)) == len(seen)
+
+
 @pytest.mark.slow
 def test_nothing_is_done_again(done, directory, monkeypatch):
     names = [job.name for job in toy.make_jobs(QUICK)]
