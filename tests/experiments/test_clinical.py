@@ -1,5 +1,6 @@
 """Clinical tables: their sizes, categories as numbers, nothing made up; and advice where a package is missing."""
 
+import sys
 from importlib.util import find_spec
 
 import numpy as np
@@ -125,11 +126,8 @@ def test_missing_packages_and_names_are_told(monkeypatch):
     monkeypatch.setattr(clinical, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"needs pygsva: pip install '\.\[experiments\]' in a clone"):
         pathway_genes()
-
-    def fail(name):
-        raise ModuleNotFoundError(name)
-
-    monkeypatch.setattr(clinical, "import_module", fail)
+    for module in ("sksurv.datasets", "SurvSet.data"):
+        monkeypatch.setitem(sys.modules, module, None)  # importing it raises
     with pytest.raises(ImportError, match=r"needs sksurv: pip install '\.\[experiments\]' in a clone"):
         load("breast_cancer")
     with pytest.raises(ImportError, match="needs SurvSet"):

@@ -18,10 +18,8 @@ Skew and ranks are left to transform="nonparanormal", which uses only the order 
 
 import warnings
 from collections.abc import Mapping
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -166,7 +164,11 @@ def _numbers(source: Frame, column: Column) -> Frame:
 
 
 def _read_breast_cancer() -> tuple[Frame, Frame, Frame]:
-    table, outcome = _package("sksurv.datasets").load_breast_cancer()
+    try:
+        from sksurv.datasets import load_breast_cancer  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise ImportError(_advice("sksurv")) from error
+    table, outcome = load_breast_cancer()
     table = table.reset_index(drop=True)
     probes = [label for label in table.columns if label.startswith("X")]  # an R name cannot begin with a digit
     genes = table[probes].rename(columns=lambda label: label[1:])
@@ -174,7 +176,11 @@ def _read_breast_cancer() -> tuple[Frame, Frame, Frame]:
 
 
 def _read_survset(name: str) -> tuple[Frame, Frame, Frame]:
-    loader = _package("SurvSet.data").SurvLoader()
+    try:
+        from SurvSet.data import SurvLoader  # pyright: ignore[reportMissingImports]
+    except ImportError as error:
+        raise ImportError(_advice("SurvSet")) from error
+    loader = SurvLoader()
     with warnings.catch_warnings():
         # Its files were written with an older NumPy, whose modules had other names.
         warnings.filterwarnings("ignore", "numpy.core", DeprecationWarning)
@@ -195,13 +201,6 @@ def pathway_genes() -> list[str]:
         raise ImportError(_advice("pygsva"))
     pathways = pd.read_csv(Path(spec.origin).parent / "data" / "hsko.csv", dtype=str)
     return sorted(set(pathways.loc[pathways["Annot"] == PATHWAY, "GeneID"]))
-
-
-def _package(name: str) -> ModuleType:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise ImportError(_advice(name.split(".")[0])) from error
 
 
 def _advice(name: str) -> str:
