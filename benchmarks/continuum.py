@@ -217,12 +217,12 @@ class Benchmark:
     def _run_gap(self, item: str, fit: Fit, bars: tuple[str, str, str], trained: str, **options) -> None:
         problem, report = self.problems[TOY.name], self.report
         paper = self.fit_paper(fit.seconds, **options)
-        for name, (model, seconds, cores), (bar_seconds, bar_gap, bar_ess) in (
-            ("structured", fit, bars),
-            ("paper", paper, ("", "", "")),
+        # The inverse of the published architecture is slow, and it is too far from the posterior for a bridge.
+        for name, (model, seconds, cores), (bar_seconds, bar_gap, bar_ess), bridge in (
+            ("structured", fit, bars, True),
+            ("paper", paper, ("", "", ""), False),
         ):
-            # The inverse of the published architecture is slow, and it is too far from the posterior for a bridge.
-            results = evaluate(model, problem, bridge=name == "structured")
+            results = evaluate(model, problem, bridge=bridge)
             add_points(report, item, f"{name}, {trained}", results)
             gap = _mean([point.gap for point in results])
             ess = float(np.median([point.ess for point in results]))
@@ -230,7 +230,7 @@ class Benchmark:
             report.add(item, f"{name}: cores used", cores, digits=".1f")
             report.add(item, f"{name}: steps", model.n_iter_, digits=".0f")
             report.add(item, f"{name}: mean gap", gap.value, se=gap.se, bar=bar_gap)
-            if name == "structured":
+            if bridge:
                 report.add(item, f"{name}: mean gap, flow bridge", *_bridged_gap(results))
             report.add(item, f"{name}: median ESS", ess, bar=bar_ess)
         note = "paper: the published architecture at the same wall time. Beyond the bar, the goal is gap 0.3, ESS 0.5."
