@@ -14,6 +14,7 @@ from ggmflow.baselines import (
     penalty_slope,
     penalty_value,
 )
+from ggmflow.errors.argument import ArgumentError
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 SUMMARY = pd.read_csv(REFERENCE / "ggmncv_summary.csv").set_index("penalty")
@@ -179,8 +180,8 @@ def test_unfinished_iteration_is_reported():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (dict(penalty="ridge"), "penalty must be one of"),
-        (dict(criterion="loo"), "criterion must be one of"),
+        (dict(penalty="ridge"), "unknown penalty 'ridge': choose one of"),
+        (dict(criterion="loo"), "unknown criterion 'loo': choose one of bic, ebic"),
         (dict(ebic_gamma=2.0), "ebic_gamma must be between 0 and 1"),
         (dict(diagonal="none"), "diagonal must be"),
         (dict(rho=-1.0), "rho must be a positive number"),
@@ -189,14 +190,14 @@ def test_unfinished_iteration_is_reported():
         (dict(initial=np.eye(3)), r"initial must have shape \(10, 10\)"),
         (dict(initial=-np.eye(D)), "initial must be positive definite"),
         (dict(n_rho=0), "n_rho must be at least 1"),
-        (dict(rho_min_ratio=2.0), "rho_min_ratio in"),
+        (dict(rho_min_ratio=2.0), "rho_min_ratio must be positive and at most 1, got 2"),
         (dict(max_steps=0), "max_steps must be at least 1"),
         (dict(emp_cov=np.eye(D)), "emp_cov is diagonal"),
-        (dict(gamma=-1.0), "gamma of 'atan'"),
+        (dict(gamma=-1.0), "gamma must be above 0 for the penalty 'atan', got -1"),
     ],
 )
 def test_invalid_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         nonconvex_precision(**(dict(emp_cov=R, n_samples=N) | arguments))
 
 

@@ -5,6 +5,7 @@ import pytest
 from scipy.integrate import quad
 
 from ggmflow.baselines import PENALTIES, penalty_slope, penalty_value
+from ggmflow.errors.argument import ArgumentError
 
 RHO = 0.3
 SIZES = np.concatenate([np.geomspace(1e-4, 5, 400), [RHO, 2 * RHO, 3.7 * RHO]])
@@ -93,15 +94,15 @@ def test_reductions():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("ridge", 1.0, RHO), "penalty must be one of lasso, atan"),
-        (("scad", 1.0, RHO, 2.0), "gamma of 'scad' must be above 2.0; got 2.0"),
-        (("mcp", 1.0, RHO, 1.0), "gamma of 'mcp' must be above 1.0"),
-        (("lq", 1.0, RHO, 1.5), "above 0.0 and at most 1.0"),
-        (("atan", 1.0, RHO, 0.0), "above 0.0"),
-        (("atan", 1.0, -1.0), "rho and offset"),
+        (("ridge", 1.0, RHO), "unknown penalty 'ridge': choose one of lasso, atan"),
+        (("scad", 1.0, RHO, 2.0), "gamma must be above 2 for the penalty 'scad', got 2"),
+        (("mcp", 1.0, RHO, 1.0), "gamma must be above 1 for the penalty 'mcp'"),
+        (("lq", 1.0, RHO, 1.5), "above 0 and at most 1"),
+        (("atan", 1.0, RHO, 0.0), "above 0"),
+        (("atan", 1.0, -1.0), "rho must be finite and not negative, got -1"),
     ],
 )
 def test_invalid_arguments(arguments, message):
     for function in (penalty_value, penalty_slope):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ArgumentError, match=message):
             function(*arguments)

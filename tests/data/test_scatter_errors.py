@@ -97,7 +97,7 @@ BAD_OPTIONS = {
     "transform": ({"transform": "log"}, SMALL, "transform must be None or 'nonparanormal', got 'log'"),
     "missing": ({"missing": "impute"}, SMALL, "missing must be 'error', 'drop' or 'em', got 'impute'"),
     "too few names": ({"names": ["a"]}, SMALL, "1 names were given for 2 columns"),
-    "one string": ({"names": "ab"}, SMALL, "must be a sequence of column names, got the string 'ab'"),
+    "one string": ({"names": "ab"}, SMALL, "must be a sequence of column names, not one string, got 'ab'"),
     "same names": ({"names": ["a", "a"]}, SMALL, "these repeat: 'a'"),
     "drop leaves one": (
         {"missing": "drop"},

@@ -43,6 +43,11 @@ def test_error_keeps_its_fields_when_it_is_pickled():
             "--seed must be an integer, got None: choose one",
         ),
         (
+            ArgumentError("start", np.ones((40, 3, 3)), "be symmetric"),
+            "start must be symmetric, got an array of shape (40, 3, 3)",
+            "--start must be symmetric, got an array of shape (40, 3, 3)",
+        ),
+        (
             UnknownChoiceError("rule", ["f1"], ("f1", "fdr")),
             "unknown rule of type list: choose one of f1, fdr",
             "unknown --rule of type list: choose one of f1, fdr",

@@ -272,8 +272,13 @@ def test_a_full_temporary_directory_does_not_lose_other_models(tmp_path, monkeyp
         ({1: TABLE}, {}, TypeError, "names of datasets must be strings, got 1"),
         ([TABLE], {"model": "structured"}, TypeError, "model must be a GraphicalFlow, got str"),
         ([TABLE], {"n_jobs": 0}, ValueError, "n_jobs == 0"),
-        ({"../a": TABLE}, {"directory": "x"}, ValueError, "names of files, but '../a' is not a valid one"),
-        ({"a": TABLE, "A": TABLE}, {"directory": "x"}, ValueError, "upper and lower case"),
+        ({"../a": TABLE}, {"directory": "x"}, ValueError, "valid names of files, with a directory, got '../a'"),
+        (
+            {"a": TABLE, "A": TABLE},
+            {"directory": "x"},
+            ValueError,
+            r"upper and lower case, with a directory, got \['a', 'A'\]",
+        ),
         ([TABLE], {"directory": "x", "model": quick(random_state=None)}, ValueError, "random_state must be an integer"),
     ],
 )

@@ -433,5 +433,5 @@ def test_paper_starts_near_the_diagonal_it_is_given_and_ignores_temperature():
 def test_messages_name_the_wrong_argument():
     with pytest.raises(ValueError, match="n_query must lie between 1 and n_features = 3; got 4"):
         CholeskyProduct(3, 4)
-    with pytest.raises(ValueError, match='product must be "block" or "cholesky"'):
+    with pytest.raises(ValueError, match="product must be 'block' or 'cholesky'"):
         paper_bijection(jax.random.key(0), 3, 2, product="both")

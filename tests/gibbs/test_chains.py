@@ -8,6 +8,7 @@ import pytest
 
 from ggmflow.baselines import graphical_lasso
 from ggmflow.data.scatter import Scatter
+from ggmflow.errors.argument import ArgumentError
 from ggmflow.gibbs import sample
 from ggmflow.gibbs.chains import _wishart_rows
 from tests.support.oracles import weighted_moments
@@ -189,7 +190,7 @@ def test_settings_of_jax_do_not_change():
         (dict(n_query=np.array([0, 1])), "n_query must be a whole number"),
         (dict(start="identity"), "start must be an array of numbers"),
         (dict(hyperprior=1), "positive shape and a positive rate"),
-        (dict(lam=np.ones(3), q=np.ones(2)), "agree on the number of chains"),
+        (dict(lam=np.ones(3), q=np.ones(2)), "q must agree on the number of chains with lam, which gives 3"),
         (dict(n_query=0), "n_query must be a whole number, at least 1"),
         (dict(n_query=4), "n_query must be at most the number of variables, 3"),
         (dict(num_draws=0), "num_draws must be a whole number, at least 1"),
@@ -204,7 +205,7 @@ def test_settings_of_jax_do_not_change():
 )
 def test_bad_arguments_are_named(change, message):
     arguments = {"lam": 1.0, "q": 1.0} | change
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         sample(jax.random.key(0), make_scatter(3), **arguments)
 
 

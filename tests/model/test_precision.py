@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ggmflow.errors.argument import ArgumentError
 from ggmflow.model.precision import (
     check_rows,
     free_entries,
@@ -55,18 +56,18 @@ def test_check_rows_accepts_one_matrix_or_several():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda rows: rows[:1], r"shape \(2, 3\) or \(k, 2, 3\); it has \(1, 3\)"),
+        (lambda rows: rows[:1], r"shape \(2, 3\) or \(k, 2, 3\), got an array of shape \(1, 3\)"),
         (lambda rows: rows[None, None], "shape"),
         (lambda rows: rows.astype(str), "real numbers"),
         (lambda rows: rows + 1j, "real numbers"),
         (lambda rows: np.where(rows == 0.3, np.nan, rows), "finite"),
-        (lambda rows: rows - 2 * np.eye(3)[[2, 0]], "diagonal entry that is not positive"),
+        (lambda rows: rows - 2 * np.eye(3)[[2, 0]], "with a positive diagonal"),
         (lambda rows: rows + np.array([[1.0, 0, 0], [0, 0, 0]]), "symmetric"),
         (lambda rows: rows + np.array([[3.0, 0, 0], [0, 0, 3.0]]), "eigenvalue"),
     ],
 )
 def test_rows_that_cannot_be_of_a_precision_matrix_raise(change, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         check_rows(change(OMEGA[[2, 0]]), np.array([2, 0]), 3)
 
 

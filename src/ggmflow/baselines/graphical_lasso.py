@@ -15,6 +15,7 @@ import warnings
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ggmflow.errors.argument import ArgumentError
 from ggmflow.modes.penalized_likelihood import Matrix, PenalizedLikelihoodResult, solve_penalized
 
 
@@ -74,14 +75,14 @@ def graphical_lasso(
     """
     S = as_symmetric("emp_cov", emp_cov)
     if not n_samples > 0:
-        raise ValueError(f"n_samples must be positive, got {n_samples}")
+        raise ArgumentError("n_samples", n_samples, "be positive")
     if not 0 <= lam < np.inf:
-        raise ValueError(f"lam must be finite and not negative, got {lam}")
+        raise ArgumentError("lam", lam, "be finite and not negative")
     penalty = np.full_like(S, lam / n_samples)
     if weights is not None:
         w = as_symmetric("weights", weights, size=len(S), finite=False)
         if np.any(w < 0) or np.any(np.isinf(np.diag(w))):
-            raise ValueError("weights must not be negative, and must be finite on the diagonal")
+            raise ArgumentError("weights", w, "not be negative, and must be finite on the diagonal")
         penalty = np.where(np.isinf(w), np.inf, penalty * np.where(np.isinf(w), 0.0, w))  # ∞ also at λ = 0
     start = None if initial is None else as_symmetric("initial", initial, size=len(S))
     result = solve_penalized(S, penalty, initial=start, tol=tol, max_iter=max_iter)
@@ -112,10 +113,10 @@ def as_symmetric(name: str, value: ArrayLike, *, size: int | None = None, finite
     matrix = np.asarray(value, dtype=float)
     expected = (size, size) if size is not None else matrix.shape[:1] * 2
     if matrix.ndim != 2 or matrix.shape != expected or matrix.size == 0:
-        raise ValueError(f"{name} must have shape {expected if size else '(d, d)'}, got {matrix.shape}")
+        raise ArgumentError(name, matrix, f"have shape {expected if size else '(d, d)'}")
     if np.any(np.isnan(matrix)) or (finite and not np.all(np.isfinite(matrix))):
-        raise ValueError(f"{name} contains {'NaN or infinite' if finite else 'NaN'} values")
+        raise ArgumentError(name, matrix, f"hold no {'NaN or infinite' if finite else 'NaN'} values")
     largest = np.max(np.abs(matrix), where=np.isfinite(matrix), initial=0.0)
     if not np.allclose(matrix, matrix.T, rtol=1e-8, atol=1e-10 * largest):
-        raise ValueError(f"{name} must be symmetric")
+        raise ArgumentError(name, matrix, "be symmetric")
     return np.where(matrix == matrix.T, matrix, (matrix + matrix.T) / 2)

@@ -23,6 +23,7 @@ from sklearn.covariance import ledoit_wolf
 
 from ggmflow.baselines.graphical_lasso import as_symmetric
 from ggmflow.baselines.penalties import find_penalty, penalty_slope, penalty_value
+from ggmflow.errors.argument import ArgumentError, UnknownChoiceError
 from ggmflow.model.precision import shrunk_precision
 from ggmflow.modes.kkt import Matrix, kkt_residual
 from ggmflow.modes.penalized_likelihood import solve_penalized
@@ -183,17 +184,17 @@ def nonconvex_precision(
     """
     S = as_symmetric("emp_cov", emp_cov)
     if not n_samples > 0:
-        raise ValueError(f"n_samples must be positive, got {n_samples}")
+        raise ArgumentError("n_samples", n_samples, "be positive")
     if max_steps < 1:
-        raise ValueError(f"max_steps must be at least 1, got {max_steps}")
+        raise ArgumentError("max_steps", max_steps, "be at least 1")
     if diagonal not in ("penalty", "l1"):
-        raise ValueError(f'diagonal must be "penalty" or "l1", got {diagonal!r}')
+        raise ArgumentError("diagonal", diagonal, ("penalty", "l1"))
     price = _price(criterion, n_samples, len(S), ebic_gamma)
     levels = _levels(rho, S, n_rho, rho_min_ratio)
     row, gamma = find_penalty(penalty, float(np.max(levels)), gamma, offset)
     start = shrunk_precision(S, n_samples) if initial is None else as_symmetric("initial", initial, size=len(S))
     if np.linalg.eigvalsh(start)[0] <= 0:
-        raise ValueError("initial must be positive definite")
+        raise ArgumentError("initial", start, "be positive definite")
     model = _Model(S, penalty, gamma, offset if row.infinite_slope else 0.0, diagonal)
     fits = [model.fit(start, float(level), max_steps if iterate else 1, tol) for level in levels]
     return _select(model, fits, levels, n_samples, price)
@@ -261,20 +262,22 @@ def _levels(rho: ArrayLike | None, S: Matrix, n_rho: int, rho_min_ratio: float) 
     if rho is not None:
         levels = np.atleast_1d(np.asarray(rho, dtype=float))
         if levels.ndim != 1 or levels.size == 0 or not np.all(levels > 0):
-            raise ValueError("rho must be a positive number or a list of them")
+            raise ArgumentError("rho", rho, "be a positive number or a list of them")
         return levels
     largest = float(np.max(np.abs(S - np.diag(np.diag(S)))))
     if largest == 0:
-        raise ValueError("rho must be given, because emp_cov is diagonal and leaves nothing to choose it by")
-    if n_rho < 1 or not 0 < rho_min_ratio <= 1:
-        raise ValueError(f"n_rho must be at least 1 and rho_min_ratio in (0, 1], got {n_rho} and {rho_min_ratio}")
+        raise ArgumentError("rho", rho, "be given, because emp_cov is diagonal and leaves nothing to choose it by")
+    if n_rho < 1:
+        raise ArgumentError("n_rho", n_rho, "be at least 1")
+    if not 0 < rho_min_ratio <= 1:
+        raise ArgumentError("rho_min_ratio", rho_min_ratio, "be positive and at most 1")
     return np.geomspace(rho_min_ratio * largest, largest, n_rho)
 
 
 def _price(criterion: str, n: float, d: int, ebic_gamma: float) -> float:
     """The price of an edge (Foygel & Drton 2010; Kim, Kwon & Choi 2012)."""
     if not 0 <= ebic_gamma <= 1:
-        raise ValueError(f"ebic_gamma must be between 0 and 1, got {ebic_gamma}")
+        raise ArgumentError("ebic_gamma", ebic_gamma, "be between 0 and 1")
     log_n, log_d = np.log(n), np.log(d)
     prices = {
         "bic": log_n,
@@ -289,5 +292,5 @@ def _price(criterion: str, n: float, d: int, ebic_gamma: float) -> float:
         "gic_6": log_n * log_d,
     }
     if criterion not in prices:
-        raise ValueError(f"criterion must be one of {', '.join(prices)}; got {criterion!r}")
+        raise UnknownChoiceError("criterion", criterion, tuple(prices))
     return float(prices[criterion])

@@ -29,6 +29,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from ggmflow.errors.argument import ArgumentError, UnknownChoiceError
+
 Values = Float[np.ndarray, "..."]
 Formula = Callable[[Values, float, float], Values]  # of t, ρ, γ
 
@@ -159,12 +161,13 @@ def penalty_slope(
 def find_penalty(penalty: str, rho: float, gamma: float | None, offset: float = 0.0) -> tuple[Penalty, float]:
     """Row of the table and γ, both checked."""
     if penalty not in PENALTIES:
-        raise ValueError(f"penalty must be one of {', '.join(PENALTIES)}; got {penalty!r}")
+        raise UnknownChoiceError("penalty", penalty, tuple(PENALTIES))
     row = PENALTIES[penalty]
     shape = row.gamma if gamma is None else float(gamma)
     if not row.above < shape <= row.up_to or np.isinf(shape):
-        limit = f" and at most {row.up_to}" if np.isfinite(row.up_to) else ""
-        raise ValueError(f"gamma of {penalty!r} must be above {row.above}{limit}; got {gamma}")
-    if not (0 <= rho < np.inf and 0 <= offset < np.inf):
-        raise ValueError(f"rho and offset must be finite and not negative; got {rho} and {offset}")
+        limit = f" and at most {row.up_to:g}" if np.isfinite(row.up_to) else ""
+        raise ArgumentError("gamma", gamma, f"be above {row.above:g}{limit} for the penalty {penalty!r}")
+    for name, value in (("rho", rho), ("offset", offset)):
+        if not 0 <= value < np.inf:
+            raise ArgumentError(name, value, "be finite and not negative")
     return row, shape

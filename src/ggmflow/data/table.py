@@ -167,7 +167,7 @@ def _kept(labels: tuple[str, ...], drop: Sequence[str]) -> list[int]:
     try:
         left_out = [drop] if isinstance(drop, str) else list(map(str, drop))
     except TypeError:
-        raise ValueError(f"drop must be a sequence of column names, got {drop!r}") from None
+        raise ArgumentError("drop", drop, "be a sequence of column names") from None
     known = set(labels)
     for name in left_out:
         if name not in known:
@@ -372,11 +372,11 @@ def _kind_of(entry: Any, error: Exception, where: RowNames) -> ProblemKind:
 def check_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:
     """Column names as a tuple of strings; raise if their number is wrong or names repeat."""
     if isinstance(names, str):
-        raise ValueError(f"names must be a sequence of column names, got the string {names!r}")
+        raise ArgumentError("names", names, "be a sequence of column names, not one string")
     try:
         labels = tuple(str(name) for name in names)
     except TypeError:
-        raise ValueError(f"names must be a sequence of column names, got {names!r}") from None
+        raise ArgumentError("names", names, "be a sequence of column names") from None
     if len(labels) != n_features:
         raise ValueError(f"{len(labels)} names were given for {n_features} columns")
     if repeated := [name for name, count in Counter(labels).items() if count > 1]:

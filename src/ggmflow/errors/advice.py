@@ -88,12 +88,18 @@ def option_name(name: str, surface: Surface) -> str:
 
 
 def option_value(value: Any, surface: Surface) -> str:
-    """A value in a sentence: (0.5, 8) in Python, 0.5,8 on the command line; text is in quotes on both."""
+    """A value in a sentence: (0.5, 8) in Python, 0.5,8 on the command line; text is in quotes on both.
+
+    Of a matrix only the shape is told.
+    """
     if isinstance(value, Integral) and not isinstance(value, bool):
         return str(int(value))
     if isinstance(value, Real) and not isinstance(value, bool):
         number = float(value)
         return f"{number:g}" if float(f"{number:g}") == number else repr(number)
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and len(shape) > 1:
+        return f"an array of shape {shape}"
     if type(value) not in (tuple, list):
         return repr(value)
     if len(value) > _MOST_NAMES:

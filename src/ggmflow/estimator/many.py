@@ -11,6 +11,7 @@ import os
 import secrets
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from numbers import Integral
 from pathlib import Path
@@ -21,6 +22,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from ggmflow.data.scatter import Scatter
+from ggmflow.errors.argument import ArgumentError
 from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.estimator.read_data import read_data
 from ggmflow.posterior.source import as_seed
@@ -116,7 +118,8 @@ def fit_many(datasets, model=None, *, n_jobs=None, directory=None):
         joblib.effective_n_jobs(n_jobs)  # raises for an invalid number
     if directory is not None:
         if not isinstance(model.random_state, Integral):
-            raise ValueError("with a directory random_state must be an integer: otherwise no fit is found again")
+            needed = "be an integer with a directory, because a fit is found again by its seed"
+            raise ArgumentError("random_state", model.random_state, needed)
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
     parameters = _parameters_by_name(model, tables)
@@ -195,10 +198,12 @@ def _by_name(datasets: Any, check_files: bool) -> dict[str, Any]:
         if not isinstance(name, str):
             raise TypeError(f"names of datasets must be strings, got {name!r}")
         if check_files and (not name or name.startswith(".") or set(name) & set('/\\:*?"<>|\0\n')):
-            raise ValueError(f"with a directory names become names of files, but {name!r} is not a valid one")
-    folded = [name.casefold() for name in datasets]
-    if check_files and len(set(folded)) < len(folded):
-        raise ValueError("with a directory names must differ by more than upper and lower case")
+            raise ArgumentError("datasets", name, "have names that are valid names of files, with a directory")
+    folded = Counter(name.casefold() for name in datasets)
+    if check_files and (same := [name for name in datasets if folded[name.casefold()] > 1]):
+        raise ArgumentError(
+            "datasets", same, "have names that differ by more than upper and lower case, with a directory"
+        )
     return dict(datasets)
 
 

@@ -29,6 +29,7 @@ from bokeh.server.auth_provider import NullAuth
 from bokeh.server.server import Server
 from tornado.web import HTTPError
 
+from ggmflow.errors.argument import ArgumentError
 from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.explorer.prepared import Prepared, prepare
 from ggmflow.explorer.session import make_document
@@ -181,7 +182,7 @@ async def listen(make: Callable[[Document], None], port: int) -> tuple[Server, s
         The whole address, with its token.
     """
     if not 0 <= port < 2**16:
-        raise ValueError(f"port must be a number from 0 to {2**16 - 1}, got {port}")
+        raise ArgumentError("port", port, f"be a number from 0 to {2**16 - 1}")
     try:
         # If this failed within Bokeh, a socket would stay open; and for port 0 the number must be known.
         with socket.create_server(("127.0.0.1", port)) as free:

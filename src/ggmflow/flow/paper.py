@@ -19,6 +19,7 @@ from flowjax.bijections import AbstractBijection, Affine, Chain, EmbedCondition,
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from paramax import NonTrainable, unwrap
 
+from ggmflow.errors.argument import ArgumentError
 from ggmflow.flow.autoregressive import AutoregressiveSumOfSigmoids
 from ggmflow.flow.base import MatrixFlow, MemoryNeed, TrainingPlan, fixed, full_precision, num_entries, widen
 from ggmflow.flow.cholesky import BlockProduct, CholeskyProduct, PositiveDiagonal, diagonal_positions, inverse_softplus
@@ -214,7 +215,7 @@ def paper_bijection(
     key_embedding, key_layers = jax.random.split(key)
     products = {"block": BlockProduct, "cholesky": CholeskyProduct}
     if product not in products:
-        raise ValueError(f'product must be "block" or "cholesky"; got {product!r}.')
+        raise ArgumentError("product", product, tuple(products))
     sizes: Any = (n_features, n_query)  # `Any`: type checkers take FlowJAX's abstract attributes for parameters too
     positive, multiply = PositiveDiagonal(*sizes), products[product](*sizes)
     (size,) = positive.shape

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
 from ggmflow.data.scatter import Scatter
+from ggmflow.errors.argument import ArgumentError
 from ggmflow.gibbs.sweep import draw_noise, sweep
 from ggmflow.model.precision import smallest_eigenvalue
 from ggmflow.storage.memory import require
@@ -219,9 +220,9 @@ def check_scatter(scatter: Any) -> None:
 
 
 def check_whole_number(name: str, value: Any, least: int) -> None:
-    """Raise ValueError if the value of an argument is not a whole number of at least `least`."""
+    """Raise ArgumentError if the value of an argument is not a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ValueError(f"{name} must be a whole number, at least {least}; it is {value!r}.")
+        raise ArgumentError(name, value, f"be a whole number, at least {least}")
 
 
 def _check_key(key):
@@ -233,14 +234,14 @@ def _check_counts(s, d, **counts):
     for name, value in {"n_query": s, **counts}.items():
         check_whole_number(name, value, 0 if name == "num_warmup" else 1)
     if s > d:
-        raise ValueError(f"n_query must be at most the number of variables, {d}; it is {s}.")
+        raise ArgumentError("n_query", s, f"be at most the number of variables, {d}")
 
 
 def _check_hyperprior(hyperprior, q, temperature, full):
     if not np.all(np.isreal(hyperprior)) or np.shape(hyperprior) != (2,) or min(hyperprior) <= 0:
-        raise ValueError(f"hyperprior must be a positive shape and a positive rate; it is {hyperprior!r}.")
+        raise ArgumentError("hyperprior", hyperprior, "be a positive shape and a positive rate")
     if np.any(q != 1) or np.any(temperature != 1) or not full:
-        raise ValueError("A hyperprior on λ needs q = 1, temperature = 1 and no query block.")
+        raise ArgumentError("hyperprior", hyperprior, reason="needs q = 1, temperature = 1 and no query block")
 
 
 def _check_state(rows, lam, scatter):
@@ -265,21 +266,21 @@ def _per_chain(lam, q, temperature, start, num_chains, num_draws, shape):
     for name, value in conditions.items():
         value = np.asarray(value)
         if value.dtype.kind not in "iuf" or not value.size:
-            raise ValueError(f"{name} must be a number or one number per chain; it is {conditions[name]!r}.")
+            raise ArgumentError(name, conditions[name], "be a number or one number per chain")
         conditions[name] = value = value.astype(float)
         if not np.all(np.isfinite(value) & (value > 0)):
-            raise ValueError(f"{name} must be positive and finite; it is {value}.")
+            raise ArgumentError(name, value.tolist(), "be positive and finite")
         if value.ndim > 1:
-            raise ValueError(f"{name} must be a number or one number per chain; its shape is {value.shape}.")
-    lengths = {value.shape[0] for value in conditions.values() if value.ndim}
+            raise ArgumentError(name, value, "be a number or one number per chain")
+    several = {name: value for name, value in conditions.items() if value.ndim}
     if start is not None:
         start = _check_start(start, shape)
-        lengths |= {start.shape[0]} if start.ndim == 3 else set()
-    if len(lengths) > 1:
-        raise ValueError(
-            f"lam, q, temperature and start must agree on the number of chains; they give {sorted(lengths)}."
-        )
-    num_chains = lengths.pop() if lengths else num_chains
+        several |= {"start": start} if start.ndim == 3 else {}
+    first = next(iter(several), None)
+    num_chains = num_chains if first is None else len(several[first])
+    for name, value in several.items():
+        if len(value) != num_chains:
+            raise ArgumentError(name, value, f"agree on the number of chains with {first}, which gives {num_chains}")
     draws = f"{num_chains} chains of {num_draws} draws of {shape[0]} × {shape[1]} entries"
     advice = "use fewer chains, fewer draws further apart (num_draws, thin), or a query"
     require(8 * num_chains * num_draws * shape[0] * shape[1], draws, advice)
@@ -289,19 +290,19 @@ def _per_chain(lam, q, temperature, start, num_chains, num_draws, shape):
 
 def _check_start(start, shape):
     """Starting matrices as floats; raise if they are not symmetric and positive definite."""
-    start = np.asarray(start)
+    given, start = start, np.asarray(start)
     if start.dtype.kind not in "iuf":
-        raise ValueError(f"start must be an array of numbers, not of type {start.dtype}.")
+        raise ArgumentError("start", given, "be an array of numbers")
     start = start.astype(float)
     if not np.all(np.isfinite(start)):
-        raise ValueError("start must be finite; it holds NaN or infinite entries.")
+        raise ArgumentError("start", start, "be finite, without NaN or infinite entries")
     if start.shape[-2:] != shape or start.ndim not in (2, 3):
-        raise ValueError(f"start must have shape {shape} or (chains, {shape[0]}, {shape[1]}); it has {start.shape}.")
+        raise ArgumentError("start", start, f"have shape {shape} or (chains, {shape[0]}, {shape[1]})")
     block = start[..., : shape[0]]
     # The same measure as in `_check_state`, so that the last state of a chain can always start another one.
     definite = smallest_eigenvalue(block.reshape(-1, shape[0], shape[0])) > 0
     if not np.allclose(block, np.swapaxes(block, -1, -2)) or not np.all(definite):
-        raise ValueError("start must be symmetric and positive definite.")
+        raise ArgumentError("start", start, "be symmetric and positive definite")
     return start
 
 

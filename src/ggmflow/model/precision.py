@@ -13,6 +13,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
+from ggmflow.errors.argument import ArgumentError
+
 # Asymmetry up to this, relative to √(ω_ii ω_jj), counts as float32 rounding.
 _ROUNDING = 1e-5
 _EPS_32, _TINY_32 = 2.0**-23, 2.0**-126  # float32: distance from 1 to the next number, smallest normal number
@@ -188,23 +190,22 @@ def check_rows(
     try:
         rows = np.asarray(precision)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"precision must be an array of real numbers: {error}") from None
+        raise ArgumentError("precision", precision, f"be an array of real numbers ({error})") from None
     if rows.dtype.kind not in "iuf":
-        raise ValueError(f"precision must hold real numbers, not {rows.dtype}.")
+        raise ArgumentError("precision", rows, f"hold real numbers, not {rows.dtype}")
     if rows.ndim not in (2, 3) or rows.shape[-2:] != shape:
-        expected = f"{shape} or (k, {shape[0]}, {shape[1]})"
-        raise ValueError(f"precision must have shape {expected}; it has {rows.shape}.")
+        raise ArgumentError("precision", rows, f"have shape {shape} or (k, {shape[0]}, {shape[1]})")
     rows, single = rows.astype(np.float64).reshape(-1, *shape), rows.ndim == 2
     if not np.all(np.isfinite(rows)):
-        raise ValueError("precision must be finite; it holds NaN or infinite entries.")
+        raise ArgumentError("precision", rows, "be finite, without NaN or infinite entries")
     block = rows[:, :, query]
     diagonal = np.diagonal(block, axis1=-2, axis2=-1)
     if np.any(diagonal <= 0):
-        raise ValueError("precision must be positive definite; it has a diagonal entry that is not positive.")
+        raise ArgumentError("precision", rows, "be positive definite, with a positive diagonal")
     # Unit diagonal, so that both checks are independent of scale.
     unit = block / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :])
     if np.any(np.abs(unit - np.swapaxes(unit, -1, -2)) > _ROUNDING):
-        raise ValueError("precision must be symmetric: the entries of a pair of query variables differ.")
+        raise ArgumentError("precision", rows, "be symmetric, with the same two entries for a pair of query variables")
     if np.any(np.linalg.eigvalsh(unit) <= 0):
-        raise ValueError("precision must be positive definite; it has an eigenvalue that is not positive.")
+        raise ArgumentError("precision", rows, "be positive definite, with positive eigenvalues")
     return rows, single
