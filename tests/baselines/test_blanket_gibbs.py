@@ -116,7 +116,7 @@ def test_equals_the_exact_sampler():
     assert largest_t(blanket_gibbs(replace(scatter, n=scatter.n - 1), range(3), lam, **options), exact) > 9
 
 
-# ------------------------------------------------------------------------------------------------------- what users see
+# ----------------------------------------------------------------------------------------------------- public interface
 @pytest.mark.slow
 def test_order_of_rows_and_columns():
     """Rows and first columns in the order of the query, wherever they are in the data; means agree to 5 errors."""

@@ -168,7 +168,7 @@ def test_a_worker_uses_one_core_even_if_its_pid_equals_that_of_its_parent(host, 
     assert seen == [limit]
 
 
-# ---------------------------------------------------------------------------------------------------- what is not lost
+# ------------------------------------------------------------------------------------------------ models that are kept
 @pytest.mark.usefixtures("untrained")
 def test_a_table_that_cannot_be_fitted_fails_alone(tmp_path):
     tables = [TABLE, TABLE.assign(b=1.0), TABLE[:10]]

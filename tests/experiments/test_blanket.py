@@ -134,7 +134,7 @@ def log_wishart(n, Psi):
 
 @pytest.mark.slow
 def test_evidence_of_the_genes_is_closed_form(done):
-    """What the evidence of all data has more than that of the clinical variables given the genes."""
+    """The evidence of all data minus that of the clinical variables given the genes."""
     scatter, table = done.fit.model.scatter_, done.tables["evidence"]
     S_22, n = scatter.matrix[S:, S:], scatter.n
     for lam, difference in zip(table["lam"], table["full"] - table["conditional"], strict=True):

@@ -312,7 +312,7 @@ def test_a_failed_installation_is_told(monkeypatch, tmp_path):
     assert len(told) == 1 and "torch==2.13.0" in told[0]
 
 
-def test_what_the_published_flow_measured_is_kept(monkeypatch):
+def test_measurements_of_the_published_flow_are_kept(monkeypatch):
     known = published_flow.Published(36, 9, 2.5, 800.0, 1.9, 2, -300.0, 0.5)
     monkeypatch.setattr(published_flow, "environment", lambda: (Path("python"), {}))
     monkeypatch.setattr(published_flow, "run_published", lambda python, settings, scatter: known)

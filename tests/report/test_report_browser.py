@@ -180,7 +180,7 @@ def test_page_without_javascript(browser, small, tmp_path):
 
 
 def test_script_draws_the_start_as_python_does(browser, small, tmp_path):
-    """What Python draws at the start is what the script would draw there."""
+    """Python draws at the start the same as the script would."""
     model, _ = small
     path = gf.write_report(model, tmp_path / "report.html", **GRID)
     found = []

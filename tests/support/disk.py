@@ -99,7 +99,7 @@ class _File(io.FileIO):
         return super().write(block)
 
 
-# -------------------------------------------------------------------------------------------------- what is written
+# --------------------------------------------------------------------------------------------- functions that write
 class Victim(NamedTuple):
     """A function that writes files.
 
@@ -108,9 +108,9 @@ class Victim(NamedTuple):
     write : callable
         Given a directory and whether it is the old or the new content.
     files : tuple of str
-        What it writes, which is the same in every process.
+        Names of the files, the same in every process.
     again : callable or None
-        After a fault, what leads to the new content; None where nobody needs it.
+        Called after a fault, leads to the new content; None where nobody needs it.
     """
 
     write: Callable[[Path, bool], Any]

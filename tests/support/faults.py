@@ -66,7 +66,7 @@ class Found(NamedTuple):
     shown: list[str]  # tracebacks and unclear messages
 
 
-# ------------------------------------------------------------------------------------------------------ what must hold
+# -------------------------------------------------------------------------------------------------------------- checks
 def bytes_of(run: Path, *names: str) -> list[bytes]:
     """Contents of a run's files; by default those that equal fits share."""
     return [(run / name).read_bytes() for name in names or (MODEL, EDGES)]

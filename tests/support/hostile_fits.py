@@ -165,7 +165,7 @@ ANSWERS: dict[str, Callable[[gf.GraphicalFlow, float, float, Posterior], str | N
 END_CASES = list(_end_cases())
 
 
-# -------------------------------------------------------------------------------------------------------- what is right
+# ---------------------------------------------------------------------------------------------------- checks of answers
 def _mean(X: np.ndarray, **more: Any) -> np.ndarray:
     model = gf.GraphicalFlow(**RANGES, steps=STEPS, random_state=0, progress=False, **more).fit(X)
     return model.posterior(2.0, 1.0, num_draws=400).mean()

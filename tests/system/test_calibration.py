@@ -147,7 +147,7 @@ def test_few_data_sets_show_mistakes(found):
     assert width(found, NARROW).max() < -0.25
 
 
-# --------------------------------------------------------------------------------------------------------- what is told
+# ---------------------------------------------------------------------------------------- p-values and interrupted runs
 @pytest.mark.slow
 def test_p_values_of_uniform_ranks():
     """Of 1000 sets of 200 uniform ranks a share of 0.05 has p < 0.05, within 4.5 sd (7e-6 a statistic)."""

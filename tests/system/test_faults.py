@@ -128,7 +128,7 @@ def test_a_full_disk_is_one_line_that_names_the_file(stage, arguments, name):
     assert faults.contents(run) == before
 
 
-# ------------------------------------------------------------------------------------------------------ what is checked
+# --------------------------------------------------------------------------------------------------------------- checks
 @pytest.mark.slow
 def test_the_checks_see_damage(stage):
     run = stage.fresh(stage.whole)

@@ -214,7 +214,7 @@ def test_mistakes_are_seen(monkeypatch, mistake):
     assert hostile.attempt_all(hostile.table_case, 200).failed
 
 
-def test_what_was_tried_is_counted():
+def test_attempts_are_counted():
     tried = []
 
     def make(number):
@@ -281,7 +281,7 @@ def test_each_way_to_fail_is_seen():
 
 
 def test_limits_are_those_of_model_files():
-    """What can be fitted can be saved and loaded."""
+    """Every model that can be fitted can be saved and loaded."""
     assert (
         1e-40 < conditions.LAM_LIMITS[0] and conditions.LAM_LIMITS[1] < 1e40 and conditions.LOWEST_TEMPERATURE > 1e-40
     )

@@ -30,7 +30,7 @@ def fit(**parameters):
 
 
 def answers(path):
-    """What a fit says, one digest for each kind of answer. All draws are made by one program, 1000 at a time."""
+    """Answers of a fit, one digest for each kind. All draws are made by one program, 1000 at a time."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", gf.PoorFitWarning)  # of so short a training
         model = fit()
@@ -54,7 +54,7 @@ def answers(path):
 
 @pytest.mark.slow
 def test_the_same_bits_in_another_process_that_compiles_anew(tmp_path):
-    """What this process may have loaded from the disk, programs and the prior, the other makes for itself."""
+    """This process may have loaded programs and the prior from the disk; the other makes its own."""
     first = answers(tmp_path / "first.ggmflow")
     load = "import json, sys; from tests.system.test_reproducibility import answers"
     code = f"{load}; print(json.dumps(answers(sys.argv[1])))"

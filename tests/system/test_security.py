@@ -1,4 +1,4 @@
-"""What files, pages and names of others can do here: nothing but be read."""
+"""Files, pages and names from others are only read: they execute nothing here."""
 
 import ast
 import html.parser
@@ -42,7 +42,7 @@ SOURCE = ROOT / "src" / "ggmflow"
 
 
 # ------------------------------------------------------------------------------------------------- the source executes
-# What turns data into programs, or programs into other programs. Names as they are called, or as they are imported.
+# Functions and modules that turn data into programs, or start programs. Names as they are called, or imported.
 DANGEROUS = {
     *("eval", "exec", "compile", "__import__", "breakpoint", "input"),
     *("pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "jsonpickle", "yaml", "ctypes", "pty"),
@@ -61,7 +61,7 @@ ALLOWED = set()
 
 
 def dangers(text):
-    """What a module imports or names of all this, under whatever alias."""
+    """Entries of these lists that a module imports or names, under any alias."""
     found, tree, aliases = set(), ast.parse(text), {"np": "numpy", "jnp": "jax.numpy"}
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
     for node in imports:
@@ -450,7 +450,7 @@ def test_names_on_the_page_of_the_explorer(nasty):
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
-def test_what_is_installed_is_what_is_asked_for():
+def test_installed_versions_are_in_the_allowed_ranges():
     """`pip check` says the same of all packages; this needs no pip."""
     for text in PROJECT["dependencies"]:
         wanted = Requirement(text)
