@@ -29,7 +29,6 @@ import jax
 import numpy as np
 from jaxtyping import Float
 from rich.console import Console
-from scipy.special import gammaln
 from sklearn import datasets
 
 import ggmflow as gf
@@ -46,18 +45,11 @@ from ggmflow.evidence.prior_integral import integrate_prior
 from ggmflow.model.conditions import Ranges
 from ggmflow.modes.path import make_problem, solve_path
 from ggmflow.posterior.flow_source import FlowSource
+from tests.support.wishart import log_wishart
 
 FILE = Path("results/answers.csv")
 POINTS = list(product((0.5, 2.0, 8.0), (1.0, 0.5, 0.25)))
 _BLOCK = 500_000  # Wishart draws at a time
-
-
-def log_wishart(n: float, Psi: Float[np.ndarray, "d d"]) -> float:
-    """log ∫ det(Ω)^{n/2} exp(−½ tr ΩΨ) dΩ."""
-    d = len(Psi)
-    nu = n + d + 1
-    log_gamma = d * (d - 1) / 4 * np.log(np.pi) + np.sum(gammaln((nu - np.arange(d)) / 2))
-    return float(nu * d / 2 * np.log(2) + log_gamma - nu / 2 * np.linalg.slogdet(Psi)[1])
 
 
 def log_mean_factor(

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from tests.support.models import TABLE, log_wishart, quick
+from tests.support.models import TABLE, quick
 from tests.support.oracles import log_factor
+from tests.support.wishart import log_wishart
 
 LAMS, QS = [0.5, 3.0], [0.25, 1.0]  # beyond these conditions brute force needs more than 10⁷ draws
 

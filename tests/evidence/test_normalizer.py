@@ -9,8 +9,9 @@ from ggmflow.posterior.flow_source import FlowSource
 from ggmflow.posterior.source import as_key
 from ggmflow.posterior.weights import ImportanceWeights
 from tests.support import models
-from tests.support.models import Exact, log_wishart, pushed
+from tests.support.models import Exact, pushed
 from tests.support.oracles import log_factor
+from tests.support.wishart import log_wishart
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from scipy.special import logsumexp, multigammaln
+from scipy.special import logsumexp
 
 from experiments.paper import blanket, reproduce
 from experiments.paper.blanket import clinical, jobs
@@ -27,6 +27,7 @@ from ggmflow.model.conditions import likely_lam
 from ggmflow.model.precision import association
 from tests.support.models import skip_training
 from tests.support.oracles import log_factor
+from tests.support.wishart import log_wishart
 
 STUDY = QUICK.studies[0]
 QUERY = list(clinical.STUDIES[STUDY].clinical)
@@ -123,13 +124,6 @@ def test_studies(done):
     guess = likely_lam(scatter, np.arange(S))
     np.testing.assert_allclose([row["lam_low"], row["lam_high"]], [guess / 15, 1.25 * guess], rtol=1e-5)
     assert row["steps"] == QUICK.steps
-
-
-def log_wishart(n, Psi):
-    """log ∫ det(Ω)^{n/2} exp(−½ tr ΩΨ) dΩ."""
-    d = len(Psi)
-    nu = n + d + 1
-    return 0.5 * nu * d * np.log(2) + multigammaln(nu / 2, d) - 0.5 * nu * np.linalg.slogdet(Psi)[1]
 
 
 @pytest.mark.slow

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import multigammaln
 
 from ggmflow.flow import structured_drawing, structured_geometry
 from ggmflow.flow.structured_columns import StructuredColumns
 from ggmflow.flow.structured_gradient import path_derivative_loss, sample_columns
 from ggmflow.model.target import cholesky_columns, precision_from_entries, unnormalized_log_prob
+from tests.support.wishart import log_wishart
 
 FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 jit = partial(eqx.filter_jit, compiler_options=FAST)  # compiling takes longer than running
@@ -186,13 +186,6 @@ def test_the_size_of_blocks_of_rows_does_not_matter(n_query, monkeypatch):
             np.testing.assert_allclose(same, one, rtol=1e-9, atol=1e-11)
 
 
-def log_wishart_normalizer(Psi, n):
-    """log ∫ det(Ω)^{n/2} exp(−½ tr ΩΨ) dΩ over positive definite matrices, ν = n + d + 1."""
-    d = len(Psi)
-    nu = n + d + 1
-    return nu * d / 2 * np.log(2) - nu / 2 * np.linalg.slogdet(Psi)[1] + multigammaln(nu / 2, d)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("n_query", [5, 2])
 def test_without_a_penalty_the_untrained_flow_is_a_wishart_distribution(n_query):
@@ -207,9 +200,9 @@ def test_without_a_penalty_the_untrained_flow_is_a_wishart_distribution(n_query)
     flow = StructuredColumns(jax.random.key(0), S, n, n_query, (-14.0, 0.5, 0.0), (-14.0, 1.0, 0.0))
     _, log_q, log_p = jit(sample_columns)(flow, jax.random.key(1), jnp.asarray([-14.0, 0.7, 0.0]), num_draws)
     Psi = S + lam * np.eye(d)
-    log_Z = log_wishart_normalizer(Psi, n)
+    log_Z = log_wishart(n, Psi)
     if n_query < d:  # the rest, Ω₂₂.₁, is a Wishart too
-        log_Z -= log_wishart_normalizer(Psi[n_query:, n_query:], n)
+        log_Z -= log_wishart(n, Psi[n_query:, n_query:])
     log_weight = np.asarray(log_p, float) - np.asarray(log_q, float)
     error = log_weight.std() / np.sqrt(num_draws)
     assert error < 0.0012

@@ -9,8 +9,9 @@ import ggmflow as gf
 from ggmflow.errors.advice import Surface, message_of
 from ggmflow.flow.base import ARCHITECTURES, MatrixFlow, find_architecture, register
 from tests.support.affine_flow import AffineFlow
-from tests.support.models import TABLE, log_wishart
+from tests.support.models import TABLE
 from tests.support.oracles import log_factor
+from tests.support.wishart import log_wishart
 
 OPTIONS = {"lam": 2.0, "q": 1.0, "temperature": 1.0, "random_state": 0, "progress": False}
 

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from paramax import NonTrainable
 from scipy import stats
-from scipy.special import multigammaln
 
 import ggmflow as gf
 from ggmflow.estimator import graphical_flow as estimator
@@ -21,6 +20,7 @@ from ggmflow.model.conditions import Ranges
 from ggmflow.posterior.flow_source import FlowSource
 from ggmflow.train.loop import CHUNK, Report, Trained
 from tests.support.oracles import log_factor
+from tests.support.wishart import log_wishart
 
 FILES = Path(__file__).parents[1] / "files"
 COMMITTED = ("full", "blanket")  # kinds of models in FILES
@@ -147,14 +147,6 @@ class Exact:
         trace += np.einsum("kij,ij->k", O_12, self.Psi[np.ix_(self.query, rest)])
         trace += np.einsum("kij,kij->k", O_12 @ self.Psi[np.ix_(rest, rest)], np.linalg.solve(O_11, O_12))
         return 0.5 * self.n * np.linalg.slogdet(O_11)[1] - 0.5 * trace - self.log_constant
-
-
-def log_wishart(n, Psi):
-    """log ∫ det(Ω)^{n/2} exp(−½ tr ΩΨ) dΩ."""
-    d = len(Psi)
-    if not d:
-        return 0.0
-    return 0.5 * (n + d + 1) * (d * np.log(2) - np.linalg.slogdet(Psi)[1]) + multigammaln((n + d + 1) / 2, d)
 
 
 def main():

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+from jaxtyping import Float
 from scipy import stats
 from scipy.special import multigammaln
 
@@ -9,11 +10,11 @@ from ggmflow.posterior.posterior import Draws, Posterior
 from tests.support.oracles import log_factor
 
 
-def log_wishart_constant(n, Psi):
+def log_wishart(n: float, Psi: Float[np.ndarray, "d d"]) -> float:
     """log ∫ det(Ω)^{n/2} exp(−½ tr ΩΨ) dΩ: Wishart with n + d + 1 degrees of freedom."""
     d = len(Psi)
     dof = n + d + 1
-    return 0.5 * dof * (d * np.log(2) - np.linalg.slogdet(Psi)[1]) + multigammaln(dof / 2, d) if d else 0.0
+    return float(0.5 * dof * (d * np.log(2) - np.linalg.slogdet(Psi)[1]) + multigammaln(dof / 2, d)) if d else 0.0
 
 
 def log_kernel(rows, query, n, Psi):
@@ -22,7 +23,7 @@ def log_kernel(rows, query, n, Psi):
     Omega_11, Omega_12 = rows[:, :, query], rows[:, :, rest]
     trace = np.einsum("kij,ij->k", rows, Psi[query]) + np.einsum("kij,ij->k", Omega_12, Psi[np.ix_(query, rest)])
     trace += np.einsum("kij,kij->k", Omega_12 @ Psi[np.ix_(rest, rest)], np.linalg.solve(Omega_11, Omega_12))
-    log_Z = log_wishart_constant(n, Psi) - log_wishart_constant(n, Psi[np.ix_(rest, rest)])
+    log_Z = log_wishart(n, Psi) - log_wishart(n, Psi[np.ix_(rest, rest)])
     return 0.5 * n * np.linalg.slogdet(Omega_11)[1] - 0.5 * trace, log_Z
 
 
