@@ -4,9 +4,9 @@ import gc
 import os
 from pathlib import Path
 
-# Tests mostly compile. Less optimized programs compile in three quarters of the time, and XLA's older code for fused
-# operations, as fast to run here, in another 60 % of that. `make demo` and `make test-oldest` run with the settings
-# users have. JAX reads this when it first computes.
+# Tests mostly compile. Less optimized programs compile in three quarters of the time. XLA's older code for fused
+# operations takes 60 % of that again; small programs run as fast with it, large ones do not. `make demo` and
+# `make test-oldest` run with the settings users have. JAX reads this when it first computes.
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true --xla_cpu_use_fusion_emitters=false",

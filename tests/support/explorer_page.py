@@ -135,6 +135,7 @@ def wait_for_change(page, text):
 
 
 def press(page, handle, key, times):
+    """Press a key several times on the handle of a slider."""
     page.locator(".noUi-handle").nth(handle).focus()
     for _ in range(times):
         page.keyboard.press(key)

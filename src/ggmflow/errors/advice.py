@@ -90,7 +90,7 @@ def option_name(name: str, surface: Surface) -> str:
 def option_value(value: Any, surface: Surface) -> str:
     """A value in a sentence: (0.5, 8) in Python, 0.5,8 on the command line; text is in quotes on both.
 
-    Of a matrix only the shape is told.
+    A matrix is described by its shape.
     """
     if isinstance(value, Integral) and not isinstance(value, bool):
         return str(int(value))
