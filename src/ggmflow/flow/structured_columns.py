@@ -30,6 +30,7 @@ from ggmflow.flow.structured_drawing import draw_columns
 from ggmflow.flow.structured_entries import (
     contract,
     couple_columns,
+    couple_to_fill,
     diagonal_noise,
     diagonal_of,
     is_below,
@@ -38,6 +39,7 @@ from ggmflow.flow.structured_entries import (
     squash_fill,
 )
 from ggmflow.flow.structured_geometry import Geometry, Learned, PerDraw, chi_degrees, geometry_at, initial_weights
+from ggmflow.flow.structured_network import CorrectionNetwork
 from ggmflow.flow.transport import Network, inverse_transport, load_network
 from ggmflow.model.target import absolute_power, cholesky_columns, entry_indices, precision_from_entries, to_columns
 
@@ -69,6 +71,8 @@ class StructuredColumns(AbstractBijection):
         Sizes.
     network
         Weights of τ; default those shipped.
+    pretrained
+        Weights of the network that gives corrections for every data set; None starts without corrections.
     """
 
     learned: Learned
@@ -78,6 +82,7 @@ class StructuredColumns(AbstractBijection):
     center: Float[Array, " 3"]
     half_range: Float[Array, " 3"]
     network: Network
+    pretrained: CorrectionNetwork | None
     shape: tuple[int, ...] = eqx.field(static=True)
     n_query: int = eqx.field(static=True)
     cond_shape: ClassVar[tuple[int, ...]] = (3,)
@@ -94,6 +99,7 @@ class StructuredColumns(AbstractBijection):
         embedding: int = 16,
         hidden: int = 32,
         network: Network | None = None,
+        pretrained: CorrectionNetwork | None = None,
     ):
         low, high = (np.asarray(value, np.float32) for value in (low, high))
         scatter = jnp.asarray(scatter, jnp.float32)
@@ -107,6 +113,7 @@ class StructuredColumns(AbstractBijection):
         # A range of one point is centred to 0, so its scale does not matter.
         self.half_range = _fixed(jnp.asarray(np.where(high > low, (high - low) / 2, np.float32(1))))
         self.network = _fixed(jax.tree.map(jnp.asarray, network or load_network()))
+        self.pretrained = None if pretrained is None else _fixed(jax.tree.map(jnp.asarray, pretrained))
         self.shape = (len(entry_indices(d, s)[0]),)
         self.n_query = s
 
@@ -158,10 +165,14 @@ def find_coordinates(flow: StructuredColumns, geometry: Geometry, L: PerDraw, om
     degrees = chi_degrees(geometry, len(L), jnp.arange(s, dtype=L.dtype)[:, None])
     features = squash_fill(fill, scale[:s] * jnp.sqrt(degrees), sigma, low)
     coupled = couple_columns(flow.learned.from_fill, geometry.basis, features)
+    shift = coupled[index, index]
+    if geometry.couplings is not None:
+        moved, moved_ell = couple_to_fill(geometry.couplings, features)
+        coupled, shift = coupled + moved, shift + moved_ell
     above = couple_columns(flow.learned.from_above, geometry.basis, jnp.where(low, squash(omega / (ell * sigma)), 0.0))
     delta = jnp.where(low, (mean - cusp) / sigma + correction[1] + coupled + above, 0.0)
     log_kappa = jnp.log(geometry.lam) + geometry.q * (jnp.log(ell) + log_sigma) + correction[2]
-    return Coordinates(ell, delta, jnp.where(low, log_kappa, 0.0), log_sigma, coupled[index, index])
+    return Coordinates(ell, delta, jnp.where(low, log_kappa, 0.0), log_sigma, shift)
 
 
 def invert_transport(

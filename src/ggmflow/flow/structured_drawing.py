@@ -15,7 +15,17 @@ import numpy as np
 from jaxtyping import Array, Float
 from paramax import unwrap
 
-from ggmflow.flow.structured_entries import contract, couple, diagonal_entry, diagonal_of, squash, squash_fill, weigh
+from ggmflow.flow.structured_entries import (
+    contract,
+    couple,
+    couple_to_fill,
+    couplings_of_column,
+    diagonal_entry,
+    diagonal_of,
+    squash,
+    squash_fill,
+    weigh,
+)
 from ggmflow.flow.structured_geometry import Columns, Geometry, PerDraw, chi_degrees
 from ggmflow.flow.transport import Network, transport
 
@@ -124,8 +134,8 @@ def _start_column(
     sigma = scale * jnp.exp(0.5 * correction[0])
     degrees = chi_degrees(geometry, d, j.astype(z.dtype))
     features = squash_fill(fill, scale[j] * jnp.sqrt(degrees), sigma, below)
-    coupled = couple(flow.learned.from_fill[j], geometry.basis, features)
-    ell = diagonal_entry(degrees, scale[j], noise[j], correction[:, j], coupled[j])
+    coupled, shift = couple_column(flow, geometry, features, j)
+    ell = diagonal_entry(degrees, scale[j], noise[j], correction[:, j], shift)
     cusp = -fill / ell
     slope = geometry.A[:, j] / rows.a[j] * ell
     return _Column(
@@ -140,6 +150,15 @@ def _start_column(
         noise=noise * jnp.exp(correction[3]) + correction[4],
         from_above=rows.from_above[j],
     )
+
+
+def couple_column(flow: Columns, geometry: Geometry, features: PerDraw, j: Array) -> tuple[PerDraw, PerDraw]:
+    """Shifts of δ, (d, b), and of ℓ_j, (b,), by the squashed fill-in of column j."""
+    coupled = couple(flow.learned.from_fill[j], geometry.basis, features)
+    if geometry.couplings is None:
+        return coupled, coupled[j]
+    moved, shift = couple_to_fill(couplings_of_column(geometry.couplings, j), features[:, None])
+    return coupled + moved[:, 0], coupled[j] + shift[0]
 
 
 def _draw_block(

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 from paramax import unwrap
 
 from ggmflow.flow.structured_geometry import Columns, PerDraw
+from ggmflow.flow.structured_network import Couplings
 from ggmflow.model.target import entry_indices
 
 _BEND = 1e-3  # ε, large enough that u₊ stays far from float32's limit where u ≪ 0
@@ -99,3 +100,15 @@ def couple_columns(
 ) -> PerDraw:
     """`couple` for every column, (i, s, b)."""
     return jnp.moveaxis(jax.vmap(couple, (0, None, 1))(weights, basis, features), 0, 1)
+
+
+def couple_to_fill(couplings: Couplings, features: Float[Array, "k j b"]) -> tuple[PerDraw, PerDraw]:
+    """Shifts of δ, (i, j, b), and of ℓ, (j, b), by the shipped network's couplings to the fill-in of some columns."""
+    moved = couplings.out * contract(couplings.matrix, couplings.gate * features)
+    return moved, jnp.sum(couplings.diagonal * features**2, axis=0)
+
+
+def couplings_of_column(couplings: Couplings, j: Array) -> Couplings:
+    """Those of one column, as arrays of one column."""
+    matrix, *columns = couplings
+    return Couplings(matrix, *(jax.lax.dynamic_slice_in_dim(each, j, 1, axis=1) for each in columns))

@@ -18,6 +18,14 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from paramax import Parameterize
 
 from ggmflow.flow.factor import factorize
+from ggmflow.flow.structured_network import (
+    CorrectionNetwork,
+    Couplings,
+    Factors,
+    Tempered,
+    entry_corrections,
+    log_ridge,
+)
 from ggmflow.flow.transport import Network
 
 NUM_CORRECTIONS = 5  # log σ, δ, log κ; log scale and shift of the noise
@@ -60,6 +68,7 @@ class Geometry(NamedTuple):
     pinned: PerDraw  # (b,), share of entries at the cusp
     correction: PerDraw  # (5, d, s, b)
     basis: PerDraw  # (R, b)
+    couplings: Couplings | None  # of the shipped network; None without it
 
 
 class Columns(Protocol):
@@ -71,6 +80,7 @@ class Columns(Protocol):
     center: Float[Array, " 3"]
     half_range: Float[Array, " 3"]
     network: Network
+    pretrained: CorrectionNetwork | None
     n_query: int
 
 
@@ -135,22 +145,27 @@ def geometry_at(columns: Columns, condition: Float[Array, " 3"]) -> Geometry:
     diagonal = jnp.diagonal(S) + lam
     variance, pinned = shrunken(diagonal, lam, q, n + 2, d)
     excess = jnp.clip(1 / variance - 1, 1e-3, _MAX_EXCESS)
-    ridge = diagonal * excess * jnp.exp(learned.ridge @ embedding + learned.ridge_0)
-    U, A = factorize(S + jnp.diag(lam + ridge))
+    table = Tempered(lam, q, n, S, diagonal, excess, pinned)
+    degrees = _degrees(n, pinned, d, jnp.arange(columns.n_query, dtype=S.dtype))
+    correction = learned.correction @ embedding + learned.correction_0
+    log_rho, couplings = learned.ridge @ embedding + learned.ridge_0, None
+    if columns.pretrained is not None:
+        # The network sees the geometry without the learned ridge, so that training on data does not differentiate it.
+        shipped = log_ridge(columns.pretrained, table, columns.n_query)
+        added, couplings = entry_corrections(columns.pretrained, table, _factors(table, shipped, degrees))
+        correction, log_rho = correction + added, log_rho + shipped
+    factors = _factors(table, log_rho, degrees)
+    U, A, scale = factors.U, factors.A, factors.scale
+    return Geometry(lam, q, n, S, A, U, scale, pinned, correction, basis, couplings)
+
+
+def _factors(table: Tempered, log_rho: Float[Array, " d"], degrees: Float[Array, " s"]) -> Factors:
+    diagonal = table.diagonal
+    ridge = diagonal * table.excess * jnp.exp(log_rho)
+    U, A = factorize(table.scatter + jnp.diag(table.lam + ridge))
     # U_ii² − ρ_i, without the difference of large numbers
     own = jnp.maximum(diagonal - jnp.sum(jnp.triu(U, 1) ** 2, axis=1), 1e-5 * diagonal)
-    return Geometry(
-        lam=lam,
-        q=q,
-        n=n,
-        scatter=S,
-        A=A,
-        U=U,
-        scale=jax.lax.rsqrt(own),
-        pinned=pinned,
-        correction=learned.correction @ embedding + learned.correction_0,
-        basis=basis,
-    )
+    return Factors(U, A, jax.lax.rsqrt(own), ridge, degrees)
 
 
 def _embed(columns: Columns, condition: Float[Array, " 3"]) -> tuple[Float[Array, " E"], Float[Array, " R"]]:
@@ -193,7 +208,11 @@ def shrunken(
 
 def chi_degrees(geometry: Geometry, d: int, j: ArrayLike) -> PerDraw:
     """k_j, the degrees of freedom of ℓ_j: ν − j, less one for every entry below it that is pinned to its cusp."""
-    return geometry.n + 2 + (d - 1 - j) * (1 - geometry.pinned)
+    return _degrees(geometry.n, geometry.pinned, d, j)
+
+
+def _degrees(n: Array, pinned: Array, d: int, j: ArrayLike) -> Array:
+    return n + 2 + (d - 1 - j) * (1 - pinned)
 
 
 def _masked(mask: Callable[[Array], Array], weights: Array) -> Any:

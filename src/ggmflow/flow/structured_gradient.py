@@ -9,6 +9,7 @@ entries at once, depends on earlier ones only; so with g = ∇_L(log q − log p
 The triangular system for w is the only loop, and no network runs inside it.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -19,7 +20,7 @@ from paramax import unwrap
 
 from ggmflow.flow.base import widen
 from ggmflow.flow.structured_columns import StructuredColumns, find_coordinates, log_det, log_target
-from ggmflow.flow.structured_drawing import draw_columns
+from ggmflow.flow.structured_drawing import couple_column, draw_columns
 from ggmflow.flow.structured_entries import (
     couple,
     diagonal_entry,
@@ -67,18 +68,23 @@ def path_derivative_loss(
     flow = unwrap(flow)
     if flow.n_query < len(flow.scatter):
         # d × d matrices for every draw would outweigh its d × s entries: the draws of a condition share them.
-        surrogates, log_ratio = jax.vmap(lambda z, condition: _loss(flow, flow.geometry(condition), z), (1, 0))(
-            noise, conditions
-        )
+        surrogates, log_ratio = jax.vmap(
+            lambda z, condition: path_derivative(flow, flow.geometry(condition), z), (1, 0)
+        )(noise, conditions)
         return jnp.mean(surrogates), log_ratio
-    surrogate, log_ratio = _loss(flow, flow.geometries(conditions, noise.shape[2]), noise.reshape(len(noise), -1))
+    surrogate, log_ratio = path_derivative(
+        flow, flow.geometries(conditions, noise.shape[2]), noise.reshape(len(noise), -1)
+    )
     return surrogate, log_ratio.reshape(noise.shape[1:])
 
 
-def _loss(
-    flow: StructuredColumns, geometry: Geometry, z: Float[Array, "D b"]
+def path_derivative(
+    flow: StructuredColumns, geometry: Geometry, z: Float[Array, "D b"], weigh: Callable[[Array], Array] = jnp.ones_like
 ) -> tuple[Float[Array, ""], Float[Array, " b"]]:
-    """`path_derivative_loss` for draws that share one geometry, or have one each."""
+    """`path_derivative_loss` for draws that share one geometry, or have one each.
+
+    `weigh` gives the weight of every draw from log q − log p̃, in place of a plain mean.
+    """
     frozen, fixed = jax.lax.stop_gradient((flow, geometry))
     L, omega, _ = jax.lax.stop_gradient(draw_columns(frozen, fixed, z))
     placed = place(z, flow)
@@ -96,7 +102,7 @@ def _loss(
     product = jnp.einsum("ijb,jkb->ikb", half + 2 * diagonal, L[: flow.n_query])
     product += jnp.pad(jnp.einsum("ijb,ikb->jkb", half, L), ((0, len(L) - flow.n_query), (0, 0), (0, 0)))
     adjoint = solve_adjoint(frozen, fixed, L, tangent, slope_L + jnp.where(is_below_or_on(flow), product, 0.0))
-    adjoint = jax.lax.stop_gradient(adjoint)
+    adjoint = jax.lax.stop_gradient(adjoint * weigh(value))
     surrogate = jnp.sum(adjoint * _next_columns(flow, geometry, L, omega, placed, tangent)) / value.size
     return surrogate, jax.lax.stop_gradient(value)
 
@@ -176,7 +182,7 @@ def solve_adjoint(flow: StructuredColumns, geometry: Geometry, L: PerDraw, tange
         j = s - 1 - m
         below = (jnp.arange(d) > j)[:, None]
         correction = jax.lax.dynamic_index_in_dim(geometry.correction, j, 2, keepdims=False)
-        fill_weights, above_weights = flow.learned.from_fill[j], flow.learned.from_above[j]
+        above_weights = flow.learned.from_above[j]
         sigma = scale * jnp.exp(0.5 * correction[0])
         x, gain, gain_kappa = (
             jnp.where(below, jax.lax.dynamic_index_in_dim(value, j, 1, keepdims=False), 0.0)
@@ -203,10 +209,11 @@ def solve_adjoint(flow: StructuredColumns, geometry: Geometry, L: PerDraw, tange
             cusp = jnp.where(below, -fill / ell, 0.0)
             mean = stretch * (L_j - a * jnp.sum(U * L_j.at[j].set(ell)[:, None], axis=0))
             degrees = chi_degrees(geometry, d, j.astype(L.dtype))
-            coupled = couple(fill_weights, basis, squash_fill(fill, scale[j] * jnp.sqrt(degrees), sigma, below))
+            features = squash_fill(fill, scale[j] * jnp.sqrt(degrees), sigma, below)
+            coupled, shift = couple_column(flow, geometry, features, j)
             above = couple(above_weights, basis, jnp.where(below, jnp.tanh(0.5 * (L_j - cusp) / sigma), 0.0))
             delta = (mean - cusp) / sigma + coupled + above
-            return cusp + sigma * (gain * delta + gain_kappa * geometry.q * jnp.log(ell)), coupled[j]
+            return cusp + sigma * (gain * delta + gain_kappa * geometry.q * jnp.log(ell)), shift
 
         _, pull_back = jax.vjp(from_earlier, ell, fill)
         zero = jnp.zeros_like(ell)

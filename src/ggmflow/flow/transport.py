@@ -214,16 +214,8 @@ def _stay_in_range(delta: Entries, log_kappa: Entries, q: Entries) -> Inner:
 def _shape(network: Network, inner: Inner, q: Entries) -> Shape:
     """Parameters from the network, whose features describe the positions and weights of spike and slab."""
     delta, log_kappa, inside, shift, log_outside = inner
-    kappa, square = jnp.exp(log_kappa), delta * delta
-    # The slab's mode solves x = δ − κq|x|^{q−1}: two steps of a smooth soft threshold, x* ∈ (0, δ).
-    exponent = 0.5 * (q - 1)
-    threshold = kappa * q * jnp.exp(exponent * jnp.log1p(square))
-    slab = softplus(delta - threshold) - softplus(-delta - threshold)
-    threshold_1 = kappa * q * jnp.exp(exponent * jnp.log1p(slab * slab))
-    slab = softplus(delta - threshold_1) - softplus(-delta - threshold_1)
-    log_spike = -softplus((log_kappa + jnp.log(q)) / q)
-    height = kappa * jnp.exp(0.5 * q * jnp.log(slab * slab + 1e-6))
-    log_odds = 0.5 * square - 0.5 * (delta - slab) ** 2 - height - log_spike  # of slab against spike
+    square = delta * delta
+    slab, threshold, log_spike, log_odds = _spike_and_slab(delta, log_kappa, q)
     features = jnp.stack(
         [
             jnp.log1p(square) / 2,
@@ -241,6 +233,27 @@ def _shape(network: Network, inner: Inner, q: Entries) -> Shape:
     hidden = _silu(_affine(network.weight_2, network.bias_2, hidden))
     raw = _affine(network.weight_3, network.bias_3, hidden)
     return Shape(raw, slab, log_spike, delta * jax.lax.rsqrt(1 + square), inside, shift, log_outside)
+
+
+def shrink(delta: Entries, log_kappa: Entries, q: Entries) -> tuple[Entries, Entries]:
+    """Roughly the mode of the slab, between 0 and δ, and the log odds of the slab against the spike, elementwise."""
+    slab, _, _, log_odds = _spike_and_slab(delta, log_kappa, q)
+    return slab, log_odds
+
+
+def _spike_and_slab(delta: Entries, log_kappa: Entries, q: Entries) -> tuple[Entries, Entries, Entries, Entries]:
+    """Mode of the slab, first threshold, log width of the spike, and log odds of the slab against the spike."""
+    kappa, square = jnp.exp(log_kappa), delta * delta
+    # The slab's mode solves x = δ − κq|x|^{q−1}: two steps of a smooth soft threshold, x* ∈ (0, δ).
+    exponent = 0.5 * (q - 1)
+    threshold = kappa * q * jnp.exp(exponent * jnp.log1p(square))
+    slab = softplus(delta - threshold) - softplus(-delta - threshold)
+    threshold_1 = kappa * q * jnp.exp(exponent * jnp.log1p(slab * slab))
+    slab = softplus(delta - threshold_1) - softplus(-delta - threshold_1)
+    log_spike = -softplus((log_kappa + jnp.log(q)) / q)
+    height = kappa * jnp.exp(0.5 * q * jnp.log(slab * slab + 1e-6))
+    log_odds = 0.5 * square - 0.5 * (delta - slab) ** 2 - height - log_spike
+    return slab, threshold, log_spike, log_odds
 
 
 def _apply(z: Entries, shape: Shape) -> tuple[Entries, Entries]:

@@ -1,0 +1,367 @@
+"""Corrections of the structured flow from one network, trained once on simulated tables and shipped.
+
+    (S, n, λ, q) / T  →  features of every entry  →  rounds of exchange between entries  →  corrections, couplings
+
+Features are free of units, so the network serves every number of variables and rows, every scale and every penalty:
+λ enters through κ_ij and through Ψ alone. Flipping the sign of a variable flips the corrections of its entries that are
+shifts and leaves the others alone, by construction: a network sees even features only, and shifts are sums of odd ones
+with weights from the network.
+
+A round improves estimates x̄ of all entries (in units of σ, from the cusp) by two conditional means of each given the
+others, shrunken by the penalty; and it lets an entry see the features of its row, its column, its neighbours and the
+fill-in. All rounds share their weights. `python -m experiments.pretrain` trains them.
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ggmflow.flow.transport import shrink
+from ggmflow.storage.package_files import package_file
+
+NUM_ROUNDS = 4
+_WIDTH, _HIDDEN, _MESSAGES = 32, 64, 8
+_ROW_FEATURES, _ENTRY_FEATURES, _ROUND_FEATURES = 12, 24, 9
+_ROUND_OUTPUTS = _WIDTH + 4  # and the weights of the new estimate
+_EVEN, _SHIFT, _NOISE_SHIFT, _COUPLINGS = 3, 6, 4, 3
+_DIAGONAL = 2
+_LARGEST = 1e4  # estimates, in units of σ
+
+PerEntry = Float[Array, "d s ..."]
+
+
+class Perceptron(NamedTuple):
+    """Weights of a layer with silu and a linear layer."""
+
+    weight_1: Float[Array, "hidden in"]
+    bias_1: Float[Array, " hidden"]
+    weight_2: Float[Array, "out hidden"]
+    bias_2: Float[Array, " out"]
+
+    def __call__(self, x: Float[Array, "... in"]) -> Float[Array, "... out"]:
+        """Apply both layers to the last axis."""
+        hidden = jax.nn.silu(x @ self.weight_1.T + self.bias_1)
+        return hidden @ self.weight_2.T + self.bias_2
+
+
+class CorrectionNetwork(NamedTuple):
+    """Weights of all parts: ridge per row; first features of an entry, a round, and the corrections of an entry."""
+
+    row: Perceptron
+    first: Perceptron
+    message: Float[Array, "messages+1 width"]
+    round: Perceptron
+    entry: Perceptron
+    diagonal: Perceptron
+
+
+class Tempered(NamedTuple):
+    """Data and condition of one table, divided by T, and the start of the geometry."""
+
+    lam: Float[Array, ""]
+    q: Float[Array, ""]
+    n: Float[Array, ""]
+    scatter: Float[Array, "d d"]
+    diagonal: Float[Array, " d"]  # S_ii + λ
+    excess: Float[Array, " d"]  # 1/v − 1
+    pinned: Float[Array, ""]
+
+
+class Factors(NamedTuple):
+    """Ψ = UUᵀ, A = U⁻ᵀ, σ, the ridge, and the degrees of freedom of every ℓ_j."""
+
+    U: Float[Array, "d d"]
+    A: Float[Array, "d d"]
+    scale: Float[Array, " d"]
+    ridge: Float[Array, " d"]
+    degrees: Float[Array, " s"]
+
+
+class Couplings(NamedTuple):
+    """Couplings of a column to its fill-in: shifts of δ_ij and of ℓ_j, given f_kj = squashed fill-in of row k > j.
+
+    δ_ij += out_ij Σ_{k>i} matrix_ki gate_kj f_kj,      shift_j += Σ_k diagonal_kj f_kj²
+    """
+
+    matrix: Float[Array, "d d ..."]  # (k, i)
+    gate: Float[Array, "d s ..."]
+    out: Float[Array, "d s ..."]
+    diagonal: Float[Array, "d s ..."]
+
+
+@cache
+def load_correction_network() -> CorrectionNetwork:
+    """The shipped weights, as NumPy arrays in single precision."""
+    with package_file("flow/structured_network.npz").open("rb") as file:
+        arrays = np.load(file, allow_pickle=False)
+        return network_from_arrays({name: arrays[name] for name in arrays.files})
+
+
+def network_from_arrays(arrays: dict[str, np.ndarray]) -> CorrectionNetwork:
+    """The network of arrays that `arrays_of_network` gave."""
+    skeleton = jax.eval_shape(initial_network, jax.random.key(0))
+    leaves, structure = jax.tree.flatten(skeleton)
+    return jax.tree.unflatten(structure, [arrays[f"{k:02d}"] for k in range(len(leaves))])
+
+
+def arrays_of_network(network: CorrectionNetwork) -> dict[str, np.ndarray]:
+    """The arrays of a network by their position."""
+    return {f"{k:02d}": np.asarray(leaf, np.float32) for k, leaf in enumerate(jax.tree.leaves(network))}
+
+
+def initial_network(key: Array) -> CorrectionNetwork:
+    """Weights with which all corrections are zero."""
+    keys = jax.random.split(key, 6)
+
+    def perceptron(key: Array, num_in: int, num_out: int, scale: float) -> Perceptron:
+        key_1, key_2 = jax.random.split(key)
+        return Perceptron(
+            jax.random.normal(key_1, (_HIDDEN, num_in)) / num_in**0.5,
+            jnp.zeros(_HIDDEN),
+            scale * jax.random.normal(key_2, (num_out, _HIDDEN)) / _HIDDEN**0.5,
+            jnp.zeros(num_out),
+        )
+
+    messages = 4 * _MESSAGES
+    return CorrectionNetwork(
+        row=perceptron(keys[0], _ROW_FEATURES, 1, 0.0),
+        first=perceptron(keys[1], _ENTRY_FEATURES, _WIDTH, 1.0),
+        message=jax.random.normal(keys[2], (_MESSAGES + 1, _WIDTH)) / _WIDTH**0.5,
+        round=perceptron(keys[3], _WIDTH + _ROUND_FEATURES + messages, _ROUND_OUTPUTS, 0.3),
+        entry=perceptron(keys[4], _WIDTH, _EVEN + _SHIFT + _NOISE_SHIFT + _COUPLINGS, 0.0),
+        diagonal=perceptron(keys[5], _WIDTH, _DIAGONAL, 0.0),
+    )
+
+
+def without_corrections(network: CorrectionNetwork) -> CorrectionNetwork:
+    """A network of the same shape that corrects nothing."""
+
+    def silent(part: Perceptron) -> Perceptron:
+        return part._replace(weight_2=jnp.zeros_like(part.weight_2), bias_2=jnp.zeros_like(part.bias_2))
+
+    return network._replace(row=silent(network.row), entry=silent(network.entry), diagonal=silent(network.diagonal))
+
+
+def log_ridge(network: CorrectionNetwork, table: Tempered, s: int) -> Float[Array, " d"]:
+    """The correction of the log ridge of every row."""
+    d, one = len(table.diagonal), jnp.ones_like(table.diagonal)
+    corr = _correlations(table)
+    position = jnp.arange(d, dtype=one.dtype)
+    log_kappa = jnp.log(table.lam) + table.q * (0.5 * jnp.log(table.n + 2) - jnp.log(table.diagonal))
+    features = jnp.stack(
+        [
+            log_kappa / 3,
+            table.q * one,
+            table.pinned * one,
+            jnp.log(table.excess) / 3,
+            jnp.log1p(jnp.sum(corr**2, 1)),
+            jnp.max(jnp.abs(corr), 1),
+            jnp.log1p(position) / 3,
+            jnp.log1p(d - 1 - position) / 3,
+            jnp.log1p(jnp.maximum(s - 1 - position, 0)) / 3,
+            jnp.log(table.n + 2) / 5 * one,
+            jnp.log((table.n + 2) / (table.n + 2 + d)) / 2 * one,
+            jnp.log1p(jnp.mean(jnp.sum(corr**2, 1))) * one,
+        ],
+        -1,
+    )
+    return 3 * jnp.tanh(network.row(features)[:, 0] / 3)
+
+
+def entry_corrections(
+    network: CorrectionNetwork, table: Tempered, factors: Factors
+) -> tuple[Float[Array, "5 d s"], Couplings]:
+    """Corrections of all entries (log σ, δ, log κ, log scale and shift of the noise), and their couplings."""
+    view = _entries(table, factors)
+    h = network.first(_features(table, factors, view))
+
+    def one_round(carry, _):
+        return _round(network, table, factors, view, *carry), None
+
+    start = (h, jnp.zeros_like(view.log_kappa), _columns_of(view, jnp.zeros_like(view.log_kappa)))
+    (h, x, L), _ = jax.lax.scan(one_round, start, None, length=NUM_ROUNDS)
+    means = _conditional_means(table, factors, view, L)
+    return _outputs(network, table, factors, view, h, x, means)
+
+
+# ------------------------------------------------------------------------------------------------ features and rounds
+class _Entries(NamedTuple):
+    """Fixed arrays of a table at one condition; (d, s) unless noted."""
+
+    below: Array
+    ell: Array  # (s,), typical
+    sigma: Array  # (d, 1)
+    log_kappa: Array
+    shift: Array  # δ without fill-in and entries above
+    corr: Array
+    partial: Array
+    near: Array  # (d, d), squared partial correlations
+
+
+class _Means(NamedTuple):
+    """Two conditional means of every entry from its cusp, in units of σ, and both shrunken; (d, s) each."""
+
+    cusp: Array
+    above: Array  # given the entries above
+    others: Array  # given all others of the column
+    shrunk: Array
+    log_odds: Array
+    shrunk_others: Array
+
+
+def _correlations(table: Tempered) -> Float[Array, "d d"]:
+    root = jax.lax.rsqrt(table.diagonal)
+    return jnp.where(jnp.eye(len(root), dtype=bool), 0.0, table.scatter * root * root[:, None])
+
+
+def _entries(table: Tempered, factors: Factors) -> _Entries:
+    d, s = len(table.diagonal), len(factors.degrees)
+    A, a, scale = factors.A, jnp.diagonal(factors.A), factors.scale
+    below = jnp.arange(d)[:, None] > jnp.arange(s)
+    ell = scale[:s] * jnp.sqrt(factors.degrees)
+    inverse = A @ A.T
+    root = jax.lax.rsqrt(jnp.diagonal(inverse))
+    partial = jnp.where(jnp.eye(d, dtype=bool), 0.0, -inverse * root * root[:, None])
+    return _Entries(
+        below=below,
+        ell=ell,
+        sigma=scale[:, None],
+        log_kappa=jnp.log(table.lam) + table.q * (jnp.log(ell) + jnp.log(scale)[:, None]),
+        shift=jnp.where(below, (scale / a**2)[:, None] * A[:, :s] / a[:s] * ell, 0.0),
+        corr=_correlations(table)[:, :s],
+        partial=partial[:, :s],
+        near=partial**2,
+    )
+
+
+def _features(table: Tempered, factors: Factors, view: _Entries) -> Float[Array, "d s f"]:
+    """First features of every entry, all even."""
+    d, s = view.log_kappa.shape
+    one, position = jnp.ones_like(view.log_kappa), jnp.arange(d, dtype=view.log_kappa.dtype)
+    inflation = jnp.log(factors.scale**2 * table.diagonal)
+    shrunk, log_odds = shrink(view.shift, view.log_kappa, table.q * one)
+    r2, p2 = jnp.log1p(jnp.sum(_correlations(table) ** 2, 1)), jnp.log1p(jnp.sum(view.near, 1))
+    rows = (r2, p2, inflation / 2, jnp.log(factors.ridge / table.diagonal) / 3)
+    columns = (r2[:s], p2[:s], inflation[:s] / 2, jnp.log(factors.degrees) / 5)
+    size = jnp.log(table.n + 2)
+    features = [
+        view.log_kappa / 3,
+        table.q * one,
+        table.pinned * one,
+        jnp.abs(view.corr),
+        jnp.abs(view.partial),
+        jnp.tanh(jnp.abs(view.shift) / 2),
+        jnp.log1p(jnp.abs(view.shift)) / 2,
+        jnp.tanh(jnp.abs(shrunk) / 2),
+        log_odds / (5 + jnp.abs(log_odds)),
+        jnp.tanh(view.corr * view.shift),
+        jnp.tanh(view.partial * view.shift),
+        *(row[:, None] * one for row in rows),
+        *(column * one for column in columns),
+        jnp.log1p(position)[:, None] / 3 * one,
+        jnp.log1p(position[:s]) / 3 * one,
+        jnp.log1p(d - 1 - position[:s]) / 3 * one,
+        size / 5 * one,
+        (size - jnp.log(table.n + 2 + d)) / 2 * one,
+    ]
+    return jnp.stack(features, -1)
+
+
+def _columns_of(view: _Entries, below: Float[Array, "d s"]) -> Float[Array, "d s"]:
+    """L with typical ℓ_j on the diagonal."""
+    s = len(view.ell)
+    return jnp.where(view.below, below, 0.0).at[jnp.arange(s), jnp.arange(s)].set(view.ell)
+
+
+def _conditional_means(table: Tempered, factors: Factors, view: _Entries, L: Float[Array, "d s"]) -> _Means:
+    s, a = len(view.ell), jnp.diagonal(factors.A)[:, None]
+    fill = jnp.where(view.below, L @ L[:s].T - view.ell * L, 0.0)
+    cusp = -fill / view.ell
+    above = (view.sigma / a) ** 2 * (L - a * (factors.U.T @ L))
+    root = jnp.sqrt(table.diagonal)[:, None]
+    others = L - (table.scatter @ L + table.lam * L) / root**2
+    delta, delta_others = ((jnp.where(view.below, mean - cusp, 0.0)) for mean in (above, others))
+    q = jnp.broadcast_to(table.q, view.log_kappa.shape)
+    shrunk, log_odds = shrink(_bounded(delta / view.sigma), view.log_kappa, q)
+    narrow = jnp.log(table.lam) + table.q * (jnp.log(view.ell) - jnp.log(root))
+    shrunk_others, _ = shrink(_bounded(delta_others * root), narrow, q)
+    unit = 1 / (root * view.sigma)
+    return _Means(cusp, delta / view.sigma, delta_others / view.sigma, shrunk, log_odds, shrunk_others * unit)
+
+
+def _bounded(x: PerEntry) -> PerEntry:
+    return jnp.clip(x, -_LARGEST, _LARGEST)
+
+
+def _round(network: CorrectionNetwork, table: Tempered, factors: Factors, view: _Entries, h, x, L):
+    """Features, estimates and columns after one more round."""
+    means = _conditional_means(table, factors, view, L)
+    message = jnp.where(view.below[..., None], h @ network.message.T, 0.0)
+    sent, log_square = message[..., :-1], message[..., -1]
+    received = _exchange(view, sent)
+    # Second moments of entries, in units of σ²: of the fill-in of an entry, and of what it adds to that of others.
+    square = jnp.where(view.below, jnp.exp(5 * jnp.tanh(log_square / 5)), 0.0)
+    share = (factors.scale[: len(view.ell)] / view.ell) ** 2
+    before = square @ square[: len(view.ell)].T * share
+    later = share @ square[: len(view.ell)]
+    features = [
+        jnp.log1p(jnp.abs(means.above)) / 2,
+        jnp.log1p(jnp.abs(means.others)) / 2,
+        jnp.tanh(jnp.abs(x) / 2),
+        jnp.log1p(jnp.abs(x)) / 2,
+        means.log_odds / (5 + jnp.abs(means.log_odds)),
+        jnp.tanh((means.above - means.others) * jnp.sign(x + means.shrunk)),
+        jnp.tanh((x - means.shrunk) * jnp.sign(x + means.shrunk)),
+        jnp.log1p(before),
+        jnp.log1p(later) * jnp.ones_like(before),
+    ]
+    given = jnp.concatenate([h, jnp.stack(features, -1), received], -1)
+    out = network.round(given)
+    parts, size = jax.nn.softmax(out[..., :3] + jnp.array([0.0, 2.0, 0.0], h.dtype)), out[..., 3]
+    x = jnp.sum(parts * jnp.stack([x, means.shrunk, means.shrunk_others], -1), -1) * jax.nn.sigmoid(2 + size)
+    x = _bounded(jnp.where(view.below, x, 0.0))
+    return h + out[..., 4:], x, _columns_of(view, means.cusp + view.sigma * x)
+
+
+def _exchange(view: _Entries, sent: Float[Array, "d s m"]) -> Float[Array, "d s 4m"]:
+    """Sums of what other entries send: neighbours in the column and in the row, and means of column and row."""
+    s = len(view.ell)
+    in_column = jnp.einsum("ik,kjm->ijm", view.near, sent)
+    in_row = jnp.einsum("jk,ikm->ijm", view.near[:s, :s], sent)
+    below = view.below.astype(sent.dtype)
+    column = jnp.sum(sent, 0) / jnp.maximum(jnp.sum(below, 0), 1)[:, None]
+    row = jnp.sum(sent, 1) / jnp.maximum(jnp.sum(below, 1), 1)[:, None]
+    means = (jnp.broadcast_to(each, sent.shape) for each in (column, row[:, None]))
+    return jnp.concatenate([in_column, in_row, *means], -1)
+
+
+def _outputs(network: CorrectionNetwork, table: Tempered, factors: Factors, view: _Entries, h, x, means: _Means):
+    out = network.entry(h)
+    even, shift, noise_shift, coupling = jnp.split(out, np.cumsum([_EVEN, _SHIFT, _NOISE_SHIFT]), axis=-1)
+    odd = [
+        jnp.tanh(x / 2),
+        jnp.tanh(view.shift / 2),
+        view.corr,
+        view.partial,
+        _bounded(means.others - means.above),
+        _bounded(x - means.shrunk),
+    ]
+    odd = jnp.stack(odd, -1)
+    s, index = len(view.ell), jnp.arange(len(view.ell))
+    delta, noise = jnp.sum(shift * odd, -1), jnp.sum(noise_shift * odd[..., :_NOISE_SHIFT], -1)
+    entries = jnp.stack([even[..., 0], delta, even[..., 1], even[..., 2], noise])
+    on_diagonal = network.diagonal(h[index, index])
+    correction = jnp.where(view.below, entries, 0.0).at[:2, index, index].set(on_diagonal.T)
+    return correction, _couplings(factors, view, coupling)
+
+
+def _couplings(factors: Factors, view: _Entries, coupling: Float[Array, "d s 3"]) -> Couplings:
+    """If the ridge of a later row pulled it to its cusp, δ_ij would move by −Σ_{k>i} (σ_i/a_i) A_ki ρ_k σ_k f_kj."""
+    A, a, scale = factors.A, jnp.diagonal(factors.A), factors.scale
+    matrix = -jnp.tril(A, -1) * (factors.ridge * scale)[:, None] * (scale / a)
+    gate, out, diagonal = (jnp.where(view.below, coupling[..., k], 0.0) for k in range(_COUPLINGS))
+    return Couplings(matrix, jax.nn.sigmoid(gate), out, diagonal * jax.lax.rsqrt(factors.degrees))
