@@ -151,12 +151,9 @@ def train(path: Path, minutes: float, rate: float) -> State:
         )
         seen[size].append(float(variance))
         if chunk % 20 == 0:
-            recent = "  ".join(
-                f"{size.d}/{size.s}: {np.mean(values[-10:]):.2f}" for size, values in seen.items() if values
-            )
-            print(
-                f"{elapsed:.1f} min, chunk {chunk}, rate {now:.1e}, {int(usable)}/{CHUNK} usable, {recent}", flush=True
-            )
+            recent = [f"{size.d}/{size.s}: {np.mean(values[-10:]):.2f}" for size, values in seen.items() if values]
+            line = f"{elapsed:.1f} min, chunk {chunk}, rate {now:.1e}, {int(usable)}/{CHUNK} usable, Var log w of"
+            print(line, *recent, flush=True)
         if time.monotonic() - last_write > 60:
             write_state(path, state)
             last_write = time.monotonic()

@@ -18,6 +18,7 @@ from ggmflow.flow.structured_network import (
     network_from_arrays,
     without_corrections,
 )
+from ggmflow.model.target import cholesky_columns, precision_from_entries, unnormalized_log_prob
 
 FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 jit = partial(eqx.filter_jit, compiler_options=FAST)  # compiling takes longer than running
@@ -98,8 +99,6 @@ def test_gradient_in_the_weights_is_the_path_derivative(n_query):
 
 @jit
 def log_targets(flow, entries, conditions):
-    from ggmflow.model.target import cholesky_columns, precision_from_entries, unnormalized_log_prob
-
     flow = unwrap(flow)
 
     def one(entries, condition):

@@ -11,7 +11,7 @@ from ggmflow.data.simulate import toy_problem
 from ggmflow.flow.base import build_flow, widen
 from ggmflow.model.precision import smallest_eigenvalue
 from ggmflow.model.target import entry_indices
-from ggmflow.posterior.flow_source import FlowSource, chunk_size, large_chunk_size
+from ggmflow.posterior.flow_source import FlowSource, chunk_size
 from tests.support.models import key_with_indefinite_draws, prior_source
 
 LOW, HIGH = np.array([np.log(0.5), 0.25, np.log(0.01)]), np.array([np.log(8.0), 1.25, 0.0])
@@ -114,15 +114,6 @@ def test_log_target_is_that_of_the_draws(case):
     np.testing.assert_allclose(found.ravel(), draws.log_target, rtol=1e-4, atol=1e-3)
 
 
-def test_many_draws_come_in_large_chunks(case):
-    source, _ = case
-    size = large_chunk_size(source.flow.n_entries)
-    draws = source.sample(jax.random.key(9), size + 10)
-    assert len(draws.precision) == len(draws.log_prob) == size + 10
-    np.testing.assert_array_equal(draws.precision[:size], source.sample(jax.random.key(9), size).precision)
-    assert len(np.unique(draws.precision[:, 0, 0])) == size + 10
-
-
 @pytest.mark.slow
 def test_log_prob_of_near_singular_matrices(case):
     """Against the other direction, noise to matrix, in float64; float32 has no Cholesky factor for these matrices."""
@@ -159,8 +150,7 @@ def test_no_matrix_has_no_density_and_an_indefinite_one_is_named(case):
 
 
 def test_chunks_are_of_reasonable_size():
-    assert [large_chunk_size(n) for n in (1, 2000, 5050, 10**7)] == [4000, 4000, 1661, 256]
-    assert [chunk_size(n) for n in (1, 10, 5050, 10**7)] == [1000, 1000, 207, 64]
+    assert [chunk_size(n) for n in (1, 1000, 5050, 10**7)] == [500, 500, 103, 64]
 
 
 @pytest.mark.slow

@@ -36,6 +36,13 @@ class AffineFlow(MatrixFlow):
         return cls(bijection=bijection, scatter=fixed(scatter), n_samples=fixed(n_samples), n_query=s)
 
     @staticmethod
+    def shipped_options():
+        return {}
+
+    def without_shipped(self):
+        return None
+
+    @staticmethod
     def memory(n_features, n_query):
         return MemoryNeed(weights=2 * num_entries(n_features, n_query))
 

@@ -29,13 +29,14 @@ from ggmflow.estimator.fitted_flow import RangeWarning as RangeWarning
 from ggmflow.estimator.model_file import FittedModel
 from ggmflow.estimator.plan import check_parameters, plan_fit, raise_if_failed, warn_about_training
 from ggmflow.estimator.read_data import read_data
+from ggmflow.estimator.start import train_if_it_pays
 from ggmflow.estimator.summary_html import summary_html, unfitted_html
 from ggmflow.flow.base import MatrixFlow
 from ggmflow.model.conditions import Choice
 from ggmflow.posterior.source import RandomState
 from ggmflow.storage.cache import compilation_cache_enabled
 from ggmflow.train.clock import Clock
-from ggmflow.train.loop import Trained, train
+from ggmflow.train.loop import Trained
 from ggmflow.train.memory import memory_errors
 from ggmflow.train.progress import training_bar
 from ggmflow.train.report import Report, reports_from_array
@@ -82,8 +83,14 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
     architecture : {"structured", "paper"}
         The flow. "paper" is the published one: with a range of temperatures it is cooled as published and knows two of
         them, 1 and the lowest.
-    steps, batch_size : int, optional
-        Gradient steps and draws per step; the defaults follow from the number of entries and the ranges.
+    pretrained : bool
+        Start from weights that were trained once, on simulated tables, and are shipped with the package. Where they are
+        worse than none, they are not used. "paper" has none.
+    steps : int, optional
+        Gradient steps of training on these data; 0 trains nothing. By default their number follows from the number of
+        entries and the ranges, and a flow that starts with a good fit is not trained at all.
+    batch_size : int, optional
+        Draws per step; the default follows from the number of entries.
     random_state : int, numpy Generator or RandomState, optional
         Seed. The same seed gives the same model on the same machine.
     progress : bool
@@ -114,7 +121,7 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
     flow_ : MatrixFlow
         The trained flow.
     history_ : DataFrame
-        Training: step, held-out elbo, ess, skipped.
+        Training: step, held-out elbo, ess, skipped; one row of step 0 for a flow that was not trained.
     n_iter_ : int
         Steps trained.
     status_ : str
@@ -146,6 +153,7 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
         transform: str | None = None,
         missing: str = "error",
         architecture: str = "structured",
+        pretrained: bool = True,
         steps: int | None = None,
         batch_size: int | None = None,
         random_state: RandomState = None,
@@ -159,6 +167,7 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
         self.transform = transform
         self.missing = missing
         self.architecture = architecture
+        self.pretrained = pretrained
         self.steps = steps
         self.batch_size = batch_size
         self.random_state = random_state
@@ -202,17 +211,8 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
             memory_errors(scatter.n_features, len(plan.query)),
             training_bar(show, clock) as report,
         ):
-            trained = train(
-                plan.flow,
-                plan.key,
-                plan.ranges.low,
-                plan.ranges.high,
-                plan.settings,
-                report=report,
-                checkpoint=None if checkpoint is None else Path(checkpoint),
-                snapshot_at=plan.snapshots,
-                clock=clock,
-            )
+            file = None if checkpoint is None else Path(checkpoint)
+            trained = train_if_it_pays(plan, scatter, report, file, clock)
         raise_if_failed(trained)
         self._keep(trained)
         self.timings_ = Timings(clock.compiling, clock.training)

@@ -82,6 +82,7 @@ def save(path: str | os.PathLike[str], model: FittedModel) -> None:
     header = {
         "kind": "model",
         "architecture": model.flow.architecture,  # the parameter may have been changed since
+        "pretrained": model.flow.without_shipped() is not None,
         "parameters": parameters,
         "scatter": scatter_header,
         "ranges": model.ranges._asdict(),
@@ -122,6 +123,8 @@ def _from_file(header: dict[str, Any], arrays: dict[str, np.ndarray], names: Col
         name: tuple(value) if name in Ranges._fields and isinstance(value, list) else value
         for name, value in header["parameters"].items()
     }
+    shipped = header.get("pretrained", False)  # files of version 0.1 have no such weights
+    parameters.setdefault("pretrained", shipped)
     if set(parameters) != set(names):
         raise ValueError(f"its parameters are {', '.join(sorted(parameters))}")
     prefix = "scatter/"
@@ -131,10 +134,11 @@ def _from_file(header: dict[str, Any], arrays: dict[str, np.ndarray], names: Col
     ranges = Ranges(**{name: (float(low), float(high)) for name, (low, high) in header["ranges"].items()})
     if not all(1e-40 < low <= high < 1e40 for low, high in ranges):
         raise ValueError("its ranges are invalid")
-    flows = [
-        fill_flow(lambda key: untrained_flow(key, header["architecture"], scatter, query, ranges), arrays, f"flow{k}/")
-        for k in range(1 + len(header["snapshots"]))
-    ]
+
+    def start(key: Any) -> MatrixFlow:
+        return untrained_flow(key, header["architecture"], scatter, query, ranges, pretrained=bool(shipped))
+
+    flows = [fill_flow(start, arrays, f"flow{k}/") for k in range(1 + len(header["snapshots"]))]
     if not reports_from_array(arrays["history"]):
         raise ValueError("its history is empty")
     chosen = header["chosen"]

@@ -43,6 +43,8 @@ class FitPlan(NamedTuple):
         Random key of conditions and draws.
     settings, snapshots
         How to train, and the temperatures at which flows are kept.
+    may_skip_training
+        Whether a flow that starts with a good fit is left as it is: unless a number of steps was asked for.
     """
 
     query: Int[np.ndarray, " s"]
@@ -51,6 +53,7 @@ class FitPlan(NamedTuple):
     key: Key[Array, ""]
     settings: Settings
     snapshots: tuple[float, ...]
+    may_skip_training: bool
 
 
 def check_parameters(parameters: dict[str, Any], shape: tuple[int, ...], checkpoint: str | Path | None) -> None:
@@ -90,10 +93,12 @@ def plan_fit(parameters: dict[str, Any], scatter: Scatter) -> FitPlan:
     ranges = find_ranges(given["lam"], given["q"], given["temperature"], scatter, query)
     key = as_key(given["random_state"])
     with memory_errors(d, len(query)):
-        flow = untrained_flow(jax.random.fold_in(key, 0), given["architecture"], scatter, query, ranges)
+        start_key, shipped = jax.random.fold_in(key, 0), bool(given["pretrained"])
+        flow = untrained_flow(start_key, given["architecture"], scatter, query, ranges, pretrained=shipped)
     plan = flow.training_plan(ranges)
     settings = default_settings(flow.n_entries, ranges.many_temperatures, given["steps"], given["batch_size"], plan)
-    return FitPlan(query, ranges, flow, jax.random.fold_in(key, 1), settings, plan.snapshots)
+    train_key, may_skip = jax.random.fold_in(key, 1), given["steps"] is None
+    return FitPlan(query, ranges, flow, train_key, settings, plan.snapshots, may_skip)
 
 
 def raise_if_failed(trained: Trained) -> None:

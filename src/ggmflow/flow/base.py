@@ -100,6 +100,15 @@ class MatrixFlow(eqx.Module):
 
     @staticmethod
     @abstractmethod
+    def shipped_options() -> dict[str, Any]:
+        """Options of `build` that hold weights shipped with the package; empty if there are none."""
+
+    @abstractmethod
+    def without_shipped(self) -> Self | None:
+        """A flow of the same structure that starts as if nothing were shipped; None if nothing is in use."""
+
+    @staticmethod
+    @abstractmethod
     def memory(n_features: int, n_query: int) -> MemoryNeed:
         """Numbers that training a flow of d variables and s columns stores, before it is built."""
 
@@ -214,9 +223,16 @@ def query_first(query: Int[np.ndarray, " s"], n_features: int) -> Int[np.ndarray
 
 
 def untrained_flow(
-    key: PRNGKeyArray, architecture: str, scatter: Scatter, query: Int[np.ndarray, " s"], ranges: Ranges
+    key: PRNGKeyArray,
+    architecture: str,
+    scatter: Scatter,
+    query: Int[np.ndarray, " s"],
+    ranges: Ranges,
+    *,
+    pretrained: bool = False,
 ) -> MatrixFlow:
-    """The flow with which training on given data starts, in single precision."""
+    """The flow with which training on given data starts, in single precision; `pretrained`: with shipped weights."""
     ordered = scatter.reorder(query_first(query, scatter.n_features))
+    options = find_architecture(architecture).shipped_options() if pretrained else {}
     with jax.enable_x64(False):
-        return build_flow(key, architecture, ordered.matrix, ordered.n, len(query), ranges.low, ranges.high)
+        return build_flow(key, architecture, ordered.matrix, ordered.n, len(query), ranges.low, ranges.high, **options)

@@ -77,6 +77,15 @@ class PaperFlow(MatrixFlow):
         return cls(bijection=bijection, scatter=fixed(scatter), n_samples=fixed(n_samples), n_query=n_query)
 
     @staticmethod
+    def shipped_options() -> dict[str, Any]:
+        """None: the published flow is trained on each data set."""
+        return {}
+
+    def without_shipped(self) -> Self | None:
+        """None: nothing is shipped."""
+        return None
+
+    @staticmethod
     def memory(n_features: int, n_query: int) -> MemoryNeed:
         """Weights of the first layer (D × 128) and the last layer (128 × 24 D) of 4 networks."""
         return MemoryNeed(4 * 128 * 25 * num_entries(n_features, n_query))

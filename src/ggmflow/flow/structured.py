@@ -11,12 +11,14 @@ import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+from paramax import NonTrainable, unwrap
 
 from ggmflow.flow.base import MatrixFlow, MemoryNeed, TrainingPlan, fixed, full_precision
 from ggmflow.flow.pushforward import density_through_inverse
 from ggmflow.flow.structured_columns import StructuredColumns
 from ggmflow.flow.structured_geometry import couplings_per_pair
 from ggmflow.flow.structured_gradient import path_derivative_loss, sample_columns
+from ggmflow.flow.structured_network import load_correction_network, without_corrections
 from ggmflow.model.conditions import Ranges
 
 
@@ -52,6 +54,19 @@ class StructuredFlow(MatrixFlow):
         """An untrained flow; options as for `StructuredColumns`."""
         bijection = StructuredColumns(key, scatter, n_samples, n_query, low, high, **options)
         return cls(bijection=bijection, scatter=fixed(scatter), n_samples=fixed(n_samples), n_query=n_query)
+
+    @staticmethod
+    def shipped_options() -> dict[str, Any]:
+        """The network that was trained once for all data sets."""
+        return {"pretrained": load_correction_network()}
+
+    def without_shipped(self) -> Self | None:
+        """With a network that corrects nothing."""
+        shipped = self.bijection.pretrained
+        if shipped is None:
+            return None
+        silent = NonTrainable(without_corrections(unwrap(shipped)))
+        return eqx.tree_at(lambda flow: flow.bijection.pretrained, self, silent)
 
     @staticmethod
     def memory(n_features: int, n_query: int) -> MemoryNeed:

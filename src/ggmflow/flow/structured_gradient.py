@@ -68,13 +68,13 @@ def path_derivative_loss(
     flow = unwrap(flow)
     if flow.n_query < len(flow.scatter):
         # d × d matrices for every draw would outweigh its d × s entries: the draws of a condition share them.
-        surrogates, log_ratio = jax.vmap(
-            lambda z, condition: path_derivative(flow, flow.geometry(condition), z), (1, 0)
-        )(noise, conditions)
+        def one(z, condition):
+            return path_derivative(flow, flow.geometry(condition), z)
+
+        surrogates, log_ratio = jax.vmap(one, (1, 0))(noise, conditions)
         return jnp.mean(surrogates), log_ratio
-    surrogate, log_ratio = path_derivative(
-        flow, flow.geometries(conditions, noise.shape[2]), noise.reshape(len(noise), -1)
-    )
+    geometry = flow.geometries(conditions, noise.shape[2])
+    surrogate, log_ratio = path_derivative(flow, geometry, noise.reshape(len(noise), -1))
     return surrogate, log_ratio.reshape(noise.shape[1:])
 
 

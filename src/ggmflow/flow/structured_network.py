@@ -351,7 +351,7 @@ def _outputs(network: CorrectionNetwork, table: Tempered, factors: Factors, view
         _bounded(x - means.shrunk),
     ]
     odd = jnp.stack(odd, -1)
-    s, index = len(view.ell), jnp.arange(len(view.ell))
+    index = jnp.arange(len(view.ell))
     delta, noise = jnp.sum(shift * odd, -1), jnp.sum(noise_shift * odd[..., :_NOISE_SHIFT], -1)
     entries = jnp.stack([even[..., 0], delta, even[..., 1], even[..., 2], noise])
     on_diagonal = network.diagonal(h[index, index])

@@ -107,6 +107,10 @@ def _live_training(console: Console, clock: Clock | None, name: str) -> Iterator
         task = progress.add_task("compiling", total=None, numbers="", end=None)
 
         def show_report(report: Report) -> None:
+            if report.step == 0:
+                ready = {"numbers": f"ESS {report.ess:.0%}", "completed": 1, "total": 1}
+                progress.update(task, description="ready".ljust(9), **ready)
+                return
             numbers = f"ELBO {report.elbo:.2f}  ESS {report.ess:.0%}"
             if report.skipped:
                 numbers += f"  skipped {report.skipped}"
@@ -162,6 +166,9 @@ def _training_lines(console: Console, clock: Clock | None, name: str) -> Iterato
     with _lines(console) as print_line:
 
         def print_report(report: Report) -> None:
+            if report.step == 0:
+                print_line(f"{name}: ready without training, ESS {report.ess:.0%}")
+                return
             skipped = f", skipped {report.skipped}" if report.skipped else ""
             numbers = f"step {report.step} of {report.steps}, ELBO {report.elbo:.2f}, ESS {report.ess:.0%}{skipped}"
             print_line(f"{name}: {numbers}{_time_left(_left_of_training(report, clock))}")

@@ -55,7 +55,7 @@ def default_settings(
     many_temperatures
         Whether the flow is trained for a range of temperatures.
     steps, batch_size
-        Replace the defaults; steps are rounded up to whole chunks.
+        Replace the defaults; steps are rounded up to whole chunks, 0 means no training.
     plan
         Training plan of the architecture. Each of its snapshots needs a chunk.
     """
@@ -64,15 +64,15 @@ def default_settings(
         steps = 900 if 300 < n_entries <= 1000 else 800 if n_entries <= 3000 else 600
         if many_temperatures:
             steps = 1500 if n_entries <= 1000 else 1000
-    elif isinstance(steps, bool) or not isinstance(steps, Integral) or not 1 <= steps <= _MAX_STEPS:
-        raise ArgumentError("steps", steps, f"be a positive integer, at most {_MAX_STEPS}")
+    elif isinstance(steps, bool) or not isinstance(steps, Integral) or not 0 <= steps <= _MAX_STEPS:
+        raise ArgumentError("steps", steps, f"be an integer from 0 to {_MAX_STEPS}")
     if batch_size is None:
         batch_size = 128 if n_entries <= 300 else 64 if n_entries <= 1000 else 32
     elif isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or not 2 <= batch_size <= _MAX_DRAWS:
         raise ArgumentError("batch_size", batch_size, f"be an integer from 2 to {_MAX_DRAWS}")
     num_conditions, num_draws = split_batch(int(batch_size))
     return Settings(
-        steps=max(-(-int(steps) // CHUNK), len(plan.snapshots)) * CHUNK,
+        steps=max(-(-int(steps) // CHUNK), len(plan.snapshots) if steps else 0) * CHUNK,
         num_conditions=max(1, num_conditions),
         num_draws=num_draws,
         learning_rate=plan.learning_rate,

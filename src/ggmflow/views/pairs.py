@@ -16,7 +16,7 @@ from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.posterior.diagnostics import PoorFitWarning
 from ggmflow.posterior.edge_rules import DEFAULT, own_parameters
 from ggmflow.posterior.edges import EdgeSelection
-from ggmflow.posterior.flow_source import chunk_size, quick_chunk_size
+from ggmflow.posterior.flow_source import chunk_size
 from ggmflow.posterior.posterior import Posterior
 from ggmflow.posterior.tables import entry_table
 from ggmflow.posterior.weights import Verdict
@@ -180,9 +180,9 @@ def num_draws_of(model: GraphicalFlow, quick: bool = False) -> int:
     model
         Fitted model.
     quick
-        Whether the view is drawn while a slider moves; it then has 32 to 256 draws.
+        Whether the view is drawn while a slider moves; it then has half as many.
     """
-    return (quick_chunk_size if quick else chunk_size)(model.flow_.n_entries)
+    return (1 if quick else 2) * chunk_size(model.flow_.n_entries)
 
 
 def middle(model: GraphicalFlow) -> tuple[float, float, float]:
