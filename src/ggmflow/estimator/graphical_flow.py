@@ -29,11 +29,11 @@ from ggmflow.estimator.fitted_flow import RangeWarning as RangeWarning
 from ggmflow.estimator.model_file import FittedModel
 from ggmflow.estimator.plan import check_parameters, plan_fit, raise_if_failed, warn_about_training
 from ggmflow.estimator.read_data import read_data
-from ggmflow.estimator.start import train_if_it_pays
 from ggmflow.estimator.summary_html import summary_html, unfitted_html
 from ggmflow.flow.base import MatrixFlow
 from ggmflow.model.conditions import Choice
 from ggmflow.posterior.source import RandomState
+from ggmflow.posterior.start import Problem, fit_flow
 from ggmflow.storage.cache import compilation_cache_enabled
 from ggmflow.train.clock import Clock
 from ggmflow.train.loop import Trained
@@ -211,8 +211,17 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
             memory_errors(scatter.n_features, len(plan.query)),
             training_bar(show, clock) as report,
         ):
-            file = None if checkpoint is None else Path(checkpoint)
-            trained = train_if_it_pays(plan, scatter, report, file, clock)
+            trained = fit_flow(
+                plan.flow,
+                plan.key,
+                Problem(scatter, plan.query, plan.ranges),
+                plan.settings,
+                may_skip=plan.may_skip_training,
+                clock=clock,
+                report=report,
+                snapshot_at=plan.snapshots,
+                checkpoint=None if checkpoint is None else Path(checkpoint),
+            )
         raise_if_failed(trained)
         self._keep(trained)
         self.timings_ = Timings(clock.compiling, clock.training)

@@ -2,9 +2,9 @@
 
     Z_prior(λ, q) = λ^{−D} ∫_{Ω≻0} exp(−½ tr Ω − λ^{1−q} Σ|ω_ij|^q) dΩ
 
-on the D free entries is the normalizer of the target without data, n = 0 and S = 0. A flow is fitted to it; for many
-variables, where a flow would not be good enough, see `prior_integral`. At q = 1 the integral does not depend on λ, so
-one estimate serves every λ.
+on the D free entries is the normalizer of the target without data, n = 0 and S = 0. It comes from a flow: the shipped
+network's as it is where that is good enough, else one trained from there. For many variables, where a flow would not be
+good enough, see `prior_integral`. At q = 1 the integral does not depend on λ, so one estimate serves every λ.
 """
 
 from pathlib import Path
@@ -23,11 +23,11 @@ from ggmflow.flow.base import MatrixFlow, untrained_flow
 from ggmflow.flow.serialize import arrays_of_flow, fill_flow
 from ggmflow.model.conditions import Q_LIMITS, Ranges
 from ggmflow.posterior.flow_source import FlowSource
+from ggmflow.posterior.start import Problem, fit_flow
 from ggmflow.storage import archive
 from ggmflow.storage.cache import compilation_cache_enabled, safe_directory
 from ggmflow.train.clock import Clock
 from ggmflow.train.devices import default_device
-from ggmflow.train.loop import train
 from ggmflow.train.progress import counting_bar, training_bar
 from ggmflow.train.settings import default_settings
 from ggmflow.train.status import Status
@@ -68,10 +68,15 @@ class LargePrior(NamedTuple):
 
 
 def prior_ranges(ranges: Ranges) -> Ranges:
-    """The ranges of λ and q, widened to round numbers, so that one prior serves many data sets."""
+    """The ranges of λ and q, widened to round numbers, so that one prior serves many data sets.
+
+    Only T = 1 is used. With a range of temperatures the prior's flow has the shape of the posterior's, so that both
+    draw with the same program.
+    """
     low, high = (round_to(2 * np.log10(end)) / 2 for round_to, end in zip((_floor, _ceil), ranges.lam, strict=True))
     q_low, q_high = (round_to(4 * end) / 4 for round_to, end in zip((_floor, _ceil), ranges.q, strict=True))
-    return Ranges((float(10**low), float(10**high)), (max(q_low, Q_LIMITS[0]), min(q_high, Q_LIMITS[1])), (1.0, 1.0))
+    temperature = (0.01, 1.0) if ranges.many_temperatures else (1.0, 1.0)
+    return Ranges((float(10**low), float(10**high)), (max(q_low, Q_LIMITS[0]), min(q_high, Q_LIMITS[1])), temperature)
 
 
 def _floor(value: float) -> float:
@@ -120,7 +125,7 @@ def _read_or_train(n_features: int, n_query: int, ranges: Ranges, progress: bool
     path = _cache_path(n_features, n_query, ranges, str(_STEPS))
 
     def start(key: Key[Array, ""]) -> MatrixFlow:
-        return untrained_flow(key, "structured", scatter, query, ranges)
+        return untrained_flow(key, "structured", scatter, query, ranges, pretrained=True)
 
     if path is not None and path.exists():
         try:
@@ -134,9 +139,10 @@ def _read_or_train(n_features: int, n_query: int, ranges: Ranges, progress: bool
     with compilation_cache_enabled(), jax.enable_x64(False), training_bar(progress, clock, name="prior") as report:
         flow = start(key_start)
         settings = default_settings(flow.n_entries, False, steps=_STEPS)
+        problem = Problem(scatter, query, ranges._replace(temperature=(1.0, 1.0)))
         # One device suffices, and other processes may not take part.
         options = {"report": report, "devices": default_device(), "clock": clock}
-        trained = train(flow, key_train, ranges.low, ranges.high, settings, **options)
+        trained = fit_flow(flow, key_train, problem, settings, may_skip=True, **options)
     if trained.status is Status.INTERRUPTED:
         raise KeyboardInterrupt  # a flow that is not fully trained is not used
     if trained.status is Status.FAILED:
@@ -160,7 +166,7 @@ def _cache_path(n_features: int, n_query: int, ranges: Ranges, kind: str) -> Pat
     directory = safe_directory()
     if directory is None:
         return None
-    box = "-".join(f"{end:.3g}" for end in (*ranges.lam, *ranges.q))
+    box = "-".join(f"{end:.3g}" for end in (*ranges.lam, *ranges.q, ranges.temperature[0]))
     # Each version computes its own: evidence must not depend on which version ran first.
     made_by = f"ggmflow{__version__}-jax{jax.__version__}-jaxlib{jaxlib.__version__}"
     return directory / "priors" / f"d{n_features}-s{n_query}-{box}-{kind}-{made_by}.ggmflow"
