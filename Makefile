@@ -26,7 +26,9 @@ test: $(VENV)/.installed-test
 test-slow: $(VENV)/.installed-test
 	$(PYTEST) -m slow --durations=25
 
-test-all: test test-slow
+# In one run: what both need is imported, compiled and fitted once.
+test-all: $(VENV)/.installed-test
+	$(PYTEST) --durations=25
 
 # The modules most sensitive to dependency versions, with the oldest versions that pyproject.toml allows.
 test-oldest: $(OLDEST)/.installed

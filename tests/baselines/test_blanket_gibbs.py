@@ -1,5 +1,6 @@
 """Kaufmann's sampler: its one-dimensional draws against SciPy, its posterior against brute force and our sampler."""
 
+import importlib
 from dataclasses import replace
 
 import jax
@@ -11,6 +12,7 @@ from scipy import stats
 from ggmflow.baselines import blanket_gibbs
 from ggmflow.baselines.blanket_gibbs import draw_inverse_mixing, draw_normal, draw_schur_complement
 from ggmflow.data.scatter import Scatter
+from ggmflow.errors.argument import ArgumentError
 from ggmflow.gibbs import sample
 from tests.support.oracles import weighted_moments
 
@@ -152,11 +154,10 @@ def test_thinning_keeps_every_kth_state():
 @pytest.mark.parametrize(
     "change, message",
     [
-        (dict(query=[0, 1, 2]), "use bayesian_graphical_lasso"),
-        (dict(query="z"), "no column is named 'z'"),
-        (dict(lam=0.0), "lam must be a positive number; it is 0.0"),
+        (dict(query=[0, 1, 2]), r"query=\[0, 1, 2\] holds all columns: use bayesian_graphical_lasso"),
+        (dict(lam=0.0), "lam must be a positive number, got 0"),
         (dict(lam=np.inf), "lam must be a positive number"),
-        (dict(lam="auto"), "lam must be a positive number; it is 'auto'"),
+        (dict(lam="auto"), "lam must be a positive number, got 'auto'"),
         (dict(num_draws=0), "num_draws must be a whole number, at least 1"),
         (dict(num_chains=1.5), "num_chains must be a whole number"),
         (dict(burn_in=-1), "burn_in must be a whole number, at least 0"),
@@ -164,8 +165,21 @@ def test_thinning_keeps_every_kth_state():
     ],
 )
 def test_bad_arguments_are_named(change, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ArgumentError, match=message) as caught:
         blanket_gibbs(**{"scatter": make_scatter(3), "query": 0, "lam": 1.0} | change)
+    assert {caught.value.argument: caught.value.value} == change
+
+
+def test_an_overflow_asks_for_a_larger_lam(monkeypatch):
+    module = importlib.import_module("ggmflow.baselines.blanket_gibbs")
+    monkeypatch.setattr(module, "_advance", lambda key, rows, S, n, lam, sweeps: (rows, np.full((5, 1, 3), np.inf)))
+    with pytest.raises(ArgumentError, match=r"lam=1e-05 made a chain exceed double precision: use a larger one"):
+        blanket_gibbs(make_scatter(3), 0, 1e-5, num_draws=5)
+
+
+def test_an_unknown_column_is_named():
+    with pytest.raises(ValueError, match="no column is named 'z'"):
+        blanket_gibbs(make_scatter(3), "z", 1.0)
 
 
 def test_data_must_be_a_scatter():

@@ -5,6 +5,7 @@ import pytest
 from sklearn import metrics
 
 from ggmflow.baselines import average_precision, edge_metrics
+from ggmflow.errors.argument import ArgumentError
 
 
 def random_graph(rng: np.random.Generator, d: int, density: float) -> np.ndarray:
@@ -108,23 +109,24 @@ def test_complement_has_the_worst_scores():
 @pytest.mark.parametrize(
     ("true", "estimate", "message"),
     [
-        (np.eye(3), np.eye(4), "estimate has shape"),
+        (np.eye(3), np.eye(4), r"estimate must have shape \(3, 3\), as .* of shape \(4, 4\)"),
         (np.ones((4, 3)), np.ones((4, 3)), "true must have shape"),
         (np.ones(3), np.ones(3), "true must have shape"),
         (np.eye(3), np.triu(np.ones((3, 3))), "estimate must be symmetric in its zeros"),
-        (np.eye(2), np.full((2, 2), np.nan), "estimate contains NaN"),
+        (np.eye(2), np.full((2, 2), np.nan), "estimate must hold no NaN values"),
     ],
 )
 def test_invalid_arguments(true, estimate, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ArgumentError, match=message) as caught:
         edge_metrics(true, estimate)
+    assert caught.value.argument == message.split()[0]
 
 
 def test_average_precision_rejects_asymmetric_scores():
-    with pytest.raises(ValueError, match="scores must be symmetric"):
+    with pytest.raises(ArgumentError, match="scores must be symmetric"):
         average_precision(np.ones((2, 2)), [[1.0, 0.2], [0.3, 1.0]])
 
 
 def test_negative_scores_raise():
-    with pytest.raises(ValueError, match="must not be negative: pass their absolute values"):
+    with pytest.raises(ArgumentError, match=r"scores must not be negative, .*: pass their absolute values"):
         average_precision(HALF, -HALF)

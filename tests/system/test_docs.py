@@ -115,11 +115,11 @@ def test_commands_of_a_page_run(page, tmp_path, monkeypatch):
     TABLE.to_csv("data.csv", index=False)
     TABLE.mask(np.eye(len(TABLE), TABLE.shape[1], dtype=bool)).to_csv("blood.csv", index=False)
     asked = {"explore": 0}
-    made = CliRunner().invoke(
-        app, ["fit", "data.csv", "-o", "run", "--steps", "25"]
-    )  # some pages begin with a finished run
-    assert made.exit_code == 0, made.output
-    for name, *rest in commands_of(page):
+    commands = commands_of(page)
+    if any(name == "ggmflow" for name, *_ in commands):  # some pages begin with a finished run
+        made = CliRunner().invoke(app, ["fit", "data.csv", "-o", "run", "--steps", "25"])
+        assert made.exit_code == 0, made.output
+    for name, *rest in commands:
         if name == "ggmflow":
             if rest[0] == "fit" and "--resume" not in rest:
                 rest += ["--force"]

@@ -28,6 +28,8 @@ from jaxtyping import Array, Float, Key
 from scipy import linalg
 
 from ggmflow.data.scatter import Scatter
+from ggmflow.errors.advice import Advice
+from ggmflow.errors.argument import ArgumentError
 from ggmflow.gibbs import Chains
 from ggmflow.gibbs.chains import check_scatter, check_whole_number
 from ggmflow.modes.penalized_likelihood import BLAS
@@ -82,9 +84,10 @@ def blanket_gibbs(
     index = scatter.index(query)
     s, d = len(index), scatter.n_features
     if s == d:
-        raise ValueError("query holds all columns: use bayesian_graphical_lasso.")
+        advice = Advice("use bayesian_graphical_lasso")
+        raise ArgumentError("query", index.tolist(), reason="holds all columns", advice=advice)
     if isinstance(lam, bool) or not isinstance(lam, Real) or not 0 < float(lam) < np.inf:
-        raise ValueError(f"lam must be a positive number; it is {lam!r}.")
+        raise ArgumentError("lam", lam, "be a positive number")
     counts = {"num_chains": num_chains, "num_draws": num_draws, "thin": thin, "burn_in": burn_in}
     for name, value in counts.items():
         check_whole_number(name, value, 0 if name == "burn_in" else 1)
@@ -101,7 +104,8 @@ def blanket_gibbs(
                 rows, kept = _advance(jax.random.fold_in(key, first), rows, S, n, lam, sweeps)
                 draws[c, first : first + block] = np.asarray(kept)[: num_draws - first]
             if not np.isfinite(draws[c]).all():
-                raise ValueError(f"A chain exceeded the range of double precision at λ = {lam:g}: use a larger λ.")
+                advice = Advice("use a larger one")
+                raise ArgumentError("lam", lam, reason="made a chain exceed double precision", advice=advice)
     condition = (np.full(num_chains, value) for value in (lam, 1.0, 1.0))
     return Chains(draws, *condition)
 

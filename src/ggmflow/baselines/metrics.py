@@ -15,6 +15,9 @@ from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 from sklearn.metrics import average_precision_score
 
+from ggmflow.errors.advice import Advice
+from ggmflow.errors.argument import ArgumentError
+
 
 class EdgeMetrics(NamedTuple):
     """Agreement of two graphs on their pairs of variables.
@@ -106,7 +109,8 @@ def average_precision(true: ArrayLike, scores: ArrayLike) -> float:
     actual = edge_vector("true", true) != 0
     ranked = edge_vector("scores", scores, shape=np.shape(true), pattern_only=False)
     if np.any(ranked < 0):
-        raise ValueError("scores rank pairs by strength and must not be negative: pass their absolute values")
+        advice = Advice("pass their absolute values, which rank pairs by strength")
+        raise ArgumentError("scores", np.asarray(scores), "not be negative", advice=advice)
     return float(average_precision_score(actual, ranked)) if actual.any() else 0.0
 
 
@@ -128,17 +132,17 @@ def edge_vector(
     """
     entries = np.asarray(matrix)
     if entries.ndim != 2 or entries.shape[0] > entries.shape[1]:
-        raise ValueError(f"{name} must have shape (d, d) or (s, d) with s < d, got {entries.shape}")
+        raise ArgumentError(name, entries, "have shape (d, d) or (s, d) with s < d")
     if shape is not None and entries.shape != shape:
-        raise ValueError(f"{name} has shape {entries.shape}, but the true matrix has shape {shape}")
+        raise ArgumentError(name, entries, f"have shape {shape}, as the true matrix has")
     if entries.dtype != bool:
         entries = entries.astype(float)
         if np.any(np.isnan(entries)):
-            raise ValueError(f"{name} contains NaN")
+            raise ArgumentError(name, entries, "hold no NaN values")
     s, d = entries.shape
     square = entries[:, :s] != 0 if pattern_only else entries[:, :s].astype(float)
     if not np.allclose(square, square.T, rtol=1e-6, atol=1e-10):
-        raise ValueError(f"{name} must be symmetric{' in its zeros' if pattern_only else ''}")
+        raise ArgumentError(name, entries, f"be symmetric{' in its zeros' if pattern_only else ''}")
     rows, columns = np.triu_indices(s, k=1, m=d)
     return entries[rows, columns]
 
