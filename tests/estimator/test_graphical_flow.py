@@ -35,7 +35,7 @@ WRONG = [
     *({"temperature": value} for value in (0, -1, (0, 1), "cold", (1, 0.1), np.nan)),
     *({"lam": value} for value in (1e-300, 1e300, (1e-300, 1e300), np.array(2.0), np.ones((2, 2)))),
     *({"temperature": value} for value in (1e-300, (1e-20, 1.0))),
-    *({"steps": value} for value in (0, -5, 2.5, True, "many", 10**30)),
+    *({"steps": value} for value in (-1, -5, 2.5, True, "many", 10**30)),
     *({"batch_size": value} for value in (0, 1, 2.5, True, "big", 10**30)),
     *({"random_state": value} for value in (-1, 1.5, True, "seed", np.nan, [1, 2])),
     {"standardize": "no"},
@@ -192,7 +192,7 @@ def test_an_interrupt_before_the_first_report_leaves_no_model(monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "train", interrupted)
+    monkeypatch.setattr(module, "fit_flow", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fitted.fit(TABLE)
     with pytest.raises(NotFittedError):  # not the model of the fit before
@@ -200,14 +200,14 @@ def test_an_interrupt_before_the_first_report_leaves_no_model(monkeypatch):
 
 
 def test_failed_training_raises_and_skipped_steps_warn(monkeypatch, untrained):
-    fake = module.train
+    fake = module.fit_flow
 
     def train_with(status, skipped):
         def train(*args, **kwargs):
             history = [Report(CHUNK, CHUNK, 0.0, 1.0, skipped)]
             return fake(*args, **kwargs)._replace(status=status, history=history)
 
-        monkeypatch.setattr(module, "train", train)
+        monkeypatch.setattr(module, "fit_flow", train)
         return quick(lam=2.0).fit(TABLE)
 
     with pytest.raises(FloatingPointError, match="ELBO was never finite"):
@@ -280,10 +280,10 @@ def test_paper_at_one_temperature_is_not_cooled(monkeypatch):
     seen = []
 
     def train(flow, *args, snapshot_at=(), **kwargs):
-        seen.append((args[3], snapshot_at))
+        seen.append((args[2], snapshot_at))
         return Trained(flow, {}, [Report(CHUNK, CHUNK, 0.0, 1.0, 0)], "finished")
 
-    monkeypatch.setattr(module, "train", train)
+    monkeypatch.setattr(module, "fit_flow", train)
     fitted = quick(architecture="paper", temperature=1.0, lam=2.0).fit(TABLE)
     ((settings, snapshot_at),) = seen
     assert settings.cooling is None and snapshot_at == ()

@@ -17,8 +17,8 @@ import pytest
 import ggmflow as gf
 from ggmflow.estimator import graphical_flow as estimator
 from ggmflow.estimator import many
+from ggmflow.posterior import start
 from ggmflow.storage import archive
-from ggmflow.train import loop as train
 from ggmflow.train.loop import CHUNK
 from tests.support import faults
 from tests.support.models import TABLE, quick
@@ -55,7 +55,7 @@ class Deadly:
             if not self.midway:
                 self.die("before training")
             options = {"report": lambda report: self.die(f"step {report.step} of {report.steps}")}
-            estimator.train = lambda *args, **more: train.train(*args, **more | options)
+            estimator.fit_flow = lambda *args, **more: start.fit_flow(*args, **more | options)
         return np.asarray(self.values, dtype)
 
     def die(self, moment):

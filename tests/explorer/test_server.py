@@ -308,7 +308,7 @@ def test_the_line_of_python_gives_the_numbers_shown(untrained, temperature):
         post = eval(line, {"model": model})
         i, j = page.view.pairs["i"], page.view.pairs["j"]
         np.testing.assert_array_equal(post.association()[i, j], page.view.pairs["association"])
-        assert post.temperature == pytest.approx(page.view.temperature) and post.num_draws == 256
+        assert post.temperature == pytest.approx(page.view.temperature) and post.num_draws == 500
         if ends != "value":
             shown = np.array([post.lam, post.q, post.temperature])
             end = [getattr(model, f"{name}_range_")[ends == "end"] for name in ranges]

@@ -40,7 +40,7 @@ def test_number_of_points_by_verdict(small):
 
 def test_selection_on_a_grid_without_the_choice(small):
     _, content = small
-    paragraphs = text.selection(content)
+    paragraphs = text.selection(content._replace(choice=Choice(1.2345, 0.6543, ())))
     assert "most probable" in paragraphs[0].text and "not on the grid" in paragraphs[1].text
     assert not any(each.caution for each in paragraphs)
 

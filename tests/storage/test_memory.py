@@ -152,11 +152,11 @@ def test_a_whole_matrix_of_2000_variables_needs_more_than_24_gb(monkeypatch, com
     assert compilations == []
 
 
-def refused_fit(tmp_path, table):
+def refused_fit(tmp_path, table, *options):
     """Messages of a fit that raises and of a summary of its run; neither advises to resume it."""
     path, run = tmp_path / "wide.csv", tmp_path / "run"
     table.to_csv(path, index=False)
-    found = CliRunner().invoke(app, ["fit", str(path), "-o", str(run)])
+    found = CliRunner().invoke(app, ["fit", str(path), "-o", str(run), *options])
     after = CliRunner().invoke(app, ["summary", str(run)])
     assert found.exit_code == after.exit_code == 2
     assert "--resume" not in found.stderr + after.stderr and "Traceback" not in found.stderr
@@ -182,7 +182,7 @@ def allocate_too_much(*args, **kwargs):
 def test_memory_that_runs_out_in_training_is_a_memory_error(monkeypatch, name):
     monkeypatch.setattr(f"ggmflow.{name}", allocate_too_much)
     with pytest.raises(MemoryError, match=r"^a flow over 10 entries .* more memory than is available: .*query="):
-        gf.GraphicalFlow(lam=2.0, q=1.0, progress=False).fit(TABLE)
+        gf.GraphicalFlow(lam=2.0, q=1.0, steps=25, pretrained=False, progress=False).fit(TABLE)
 
 
 def test_other_errors_of_jax_are_not_changed():
@@ -192,7 +192,7 @@ def test_other_errors_of_jax_are_not_changed():
 
 def test_memory_that_runs_out_in_training_is_one_line_on_the_command_line(monkeypatch, tmp_path):
     monkeypatch.setattr("ggmflow.train.loop.run_chunk", allocate_too_much)
-    (_, line), (after,) = refused_fit(tmp_path, TABLE)  # after the live line
+    (_, line), (after,) = refused_fit(tmp_path, TABLE, "--steps", "25")  # after the live line
     assert line.startswith("Error: a flow over 10 entries and its training need more memory than is available")
     assert after.startswith("Error: the fit in") and after.endswith("failed and cannot be resumed: fit again")
 

@@ -86,8 +86,8 @@ def no_training() -> Iterator[None]:
         make_document(Document(), prepare(model))
 
     with (
-        mock.patch("ggmflow.estimator.graphical_flow.train", train),
-        mock.patch("ggmflow.evidence.prior.train", train),
+        mock.patch("ggmflow.estimator.graphical_flow.fit_flow", train),
+        mock.patch("ggmflow.evidence.prior.fit_flow", train),
         # Do not cache priors that were not trained.
         mock.patch("ggmflow.evidence.prior._cache_path", lambda *_: None),
         mock.patch("ggmflow.evidence.prior._known", {}),

@@ -28,8 +28,8 @@ NAMES = ["a", "b", "c", "d"]
 TABLE = pd.DataFrame(gf.simulate.toy_problem(4, 20, random_state=0)[0] * [1, 2, 0.5, 3] + 1, columns=NAMES)
 RANGES = {"lam": (0.5, 8.0), "q": (0.25, 1.25)}
 KINDS = {
-    "full": {"steps": 800},
-    "blanket": {"steps": 800, "query": ["c", "a"]},
+    "full": {"steps": 800, "pretrained": False},
+    "blanket": {"steps": 800, "pretrained": False, "query": ["c", "a"]},
     "paper": {"steps": 600, "architecture": "paper", "temperature": (0.3, 1.0)},
     "paper blanket": {"steps": 600, "architecture": "paper", "temperature": (0.3, 1.0), "query": ["c", "a"]},
 }
@@ -37,11 +37,12 @@ KINDS = {
 
 def quick(**parameters):
     """One chunk of training, of the same shape as the model "full", so that nothing is compiled for it."""
-    return gf.GraphicalFlow(**{**RANGES, "steps": CHUNK, "random_state": 0, "progress": False, **parameters})
+    given = {**RANGES, "steps": CHUNK, "pretrained": False, "random_state": 0, "progress": False, **parameters}
+    return gf.GraphicalFlow(**given)
 
 
 def no_training(flow, *args, snapshot_at=(), **kwargs):
-    """In place of `train`: the flow as it starts."""
+    """In place of `fit_flow`: the flow as it starts."""
     return Trained(flow, dict.fromkeys(snapshot_at, flow), [Report(CHUNK, CHUNK, 0.0, 1.0, 0)], "finished")
 
 
@@ -63,13 +64,13 @@ def untrained_priors():
 
 def skip_training(patch):
     """Leave flows of posteriors and priors as they start, until the patch is undone."""
-    patch.setattr(estimator, "train", no_training)
+    patch.setattr(estimator, "fit_flow", no_training)
     skip_training_of_priors(patch)
 
 
 def skip_training_of_priors(patch):
     """Leave flows of priors as they start; the evidence is then inaccurate but finite."""
-    patch.setattr(prior, "train", no_training)
+    patch.setattr(prior, "fit_flow", no_training)
     patch.setattr(prior, "_known", {})
     patch.setattr(prior, "_cache_path", lambda *_: None)
 

@@ -18,7 +18,8 @@ COMMAND = "ggmflow fit table.csv"
 
 def fit(path, table, resume=False, force=False, drop=(), **parameters):
     """Fit at one condition: there is no choice of λ and q, so no prior is fitted."""
-    given = {"lam": 2.0, "q": 1.0, "steps": CHUNK, "random_state": 0, "progress": False, **parameters}
+    ranges = {"lam": 2.0, "q": 1.0}
+    given = {**ranges, "steps": CHUNK, "pretrained": False, "random_state": 0, "progress": False, **parameters}
     about = describe_file(table) | {"delimiter": ",", "decimal": ".", "drop": list(drop)}
     model, scatter = gf.GraphicalFlow(**given), Scatter.from_data(table, drop=drop)
     return fit_run(model, scatter, path, about, COMMAND, resume=resume, force=force)

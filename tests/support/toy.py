@@ -54,6 +54,13 @@ class Toy(MatrixFlow):
         return cls(**options)
 
     @staticmethod
+    def shipped_options():
+        return {}
+
+    def without_shipped(self):
+        return None
+
+    @staticmethod
     def memory(n_features, n_query):
         return MemoryNeed(weights=2)
 

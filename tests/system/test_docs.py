@@ -20,7 +20,7 @@ from experiments.paper.tables import without_tables
 from ggmflow import explorer
 from ggmflow.cli.app import app
 from ggmflow.estimator import graphical_flow as estimator
-from ggmflow.train.loop import train
+from ggmflow.posterior.start import fit_flow
 from tests.support.models import TABLE, no_training, untrained_priors
 
 ROOT = Path(__file__).parents[2]
@@ -57,23 +57,23 @@ def print_unmixed(*values, **options):
     print(*values, **options)
 
 
-def train_five_variables(flow, key, low, high, *more, **options):
-    """Train flows of five variables at T = 1, as most pages do, by one program; others stay as they start.
+def fit_five_variables(flow, key, problem, settings, **options):
+    """Fit flows of five variables at T = 1, as most pages do, by one program; others stay as they start.
 
-    Blankets and ranges of temperatures are trained by the tests of the estimator, more variables by `make demo`: each
+    Blankets and ranges of temperatures are fitted by the tests of the estimator, more variables by `make demo`: each
     would be compiled once more here.
     """
-    if flow.n_query == len(flow.scatter_matrix) == 5 and low[2] == high[2]:
-        return train(flow, key, low, high, *more, **options)
+    if flow.n_query == len(flow.scatter_matrix) == 5 and not problem.ranges.many_temperatures:
+        return fit_flow(flow, key, problem, settings, **options)
     warnings.simplefilter("ignore", gf.PoorFitWarning)  # until the end of this test
-    return no_training(flow, key, low, high, *more, **options)
+    return no_training(flow, **options)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)], ids=name_of)
 def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(estimator, "train", train_five_variables)
+    monkeypatch.setattr(estimator, "fit_flow", fit_five_variables)
     backend = matplotlib.get_backend(auto_select=False)
     matplotlib.use("Agg")
     try:
@@ -109,7 +109,7 @@ def commands_of(page):
 def test_commands_of_a_page_run(page, tmp_path, monkeypatch):
     """Run `ggmflow` without training and without a browser; check that other commands exist."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(estimator, "train", no_training)
+    monkeypatch.setattr(estimator, "fit_flow", no_training)
     served = []
     monkeypatch.setattr(explorer, "serve", lambda model, **options: served.append(model))
     TABLE.to_csv("data.csv", index=False)

@@ -140,7 +140,7 @@ def test_a_prior_that_others_could_have_written_is_not_read(tmp_path, monkeypatc
     """It would change the evidence, and nobody would know: in a directory just warned of, none is read or kept."""
     if variables == 4:  # a flow, as it starts
         trained = lambda flow, *args, **options: made.append(4) or no_training(flow)  # noqa: E731
-        monkeypatch.setattr(prior, "train", trained)
+        monkeypatch.setattr(prior, "fit_flow", trained)
     fit = partial(prior._read_or_integrate if variables == 50 else prior._read_or_train, variables, variables)
     fit(POINT, False)
     before = len(made)

@@ -152,7 +152,7 @@ def test_any_counts_and_seeds(steps, batch_size, random_state):
     def use():
         found = default_settings(10, False, steps, batch_size)
         as_key(random_state)
-        return None if found.steps >= 1 and found.num_conditions >= 1 else "nothing to do"
+        return None if found.steps >= 0 and found.num_conditions >= 1 else "nothing to do"
 
     holds(use)
 

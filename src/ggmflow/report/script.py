@@ -66,4 +66,9 @@ def to_json(value: Any) -> str:
 
 def _four_digits(values: np.ndarray) -> list[float | None]:
     """More digits than the page shows; None for values that are not finite."""
-    return [float(f"{value:.4g}") if np.isfinite(value) else None for value in values]
+    return [_rounded(float(value)) if np.isfinite(value) else None for value in values]
+
+
+def _rounded(value: float) -> float:
+    rounded = float(f"{value:.4g}")
+    return 0.9999 if value < 1 <= rounded else rounded  # the page writes ">99 %" for what is not quite certain
