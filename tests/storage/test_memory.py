@@ -192,7 +192,7 @@ def test_other_errors_of_jax_are_not_changed():
 
 def test_memory_that_runs_out_in_training_is_one_line_on_the_command_line(monkeypatch, tmp_path):
     monkeypatch.setattr("ggmflow.train.loop.run_chunk", allocate_too_much)
-    (_, line), (after,) = refused_fit(tmp_path, TABLE, "--steps", "25")  # after the live line
+    (*_, line), (after,) = refused_fit(tmp_path, TABLE, "--steps", "25")  # after the live lines
     assert line.startswith("Error: a flow over 10 entries and its training need more memory than is available")
     assert after.startswith("Error: the fit in") and after.endswith("failed and cannot be resumed: fit again")
 

@@ -167,7 +167,7 @@ def _training_lines(console: Console, clock: Clock | None, name: str) -> Iterato
 
         def print_report(report: Report) -> None:
             if report.step == 0:
-                print_line(f"{name}: ready without training, ESS {report.ess:.0%}")
+                print_line(f"{name}: ready, ESS {report.ess:.0%}")
                 return
             skipped = f", skipped {report.skipped}" if report.skipped else ""
             numbers = f"step {report.step} of {report.steps}, ELBO {report.elbo:.2f}, ESS {report.ess:.0%}{skipped}"
