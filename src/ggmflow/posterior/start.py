@@ -24,8 +24,8 @@ from ggmflow.train.schedule import condition_grid
 from ggmflow.train.settings import Settings
 from ggmflow.train.status import Status
 
-# Median ESS above which training is omitted: weights then correct the flow, and 4000 draws are worth 1000.
-GOOD = 0.25
+# Median ESS above which training is omitted: weights then correct the flow, and 4000 draws are worth 800.
+GOOD = 0.2
 _NUM_CONDITIONS = 8
 
 
