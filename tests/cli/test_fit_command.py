@@ -120,7 +120,7 @@ def test_data_check_is_printed_before_training(tmp_path, monkeypatch):
     def never_ends(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(estimator, "train", never_ends)
+    monkeypatch.setattr(estimator, "fit_flow", never_ends)
     FAULTY.to_csv(tmp_path / "table.csv", index=False)
     result = run(app, ["fit", str(tmp_path / "table.csv"), "-o", str(tmp_path / "run"), "--lam", "2", "--q", "1"])
     assert result.exit_code == 130

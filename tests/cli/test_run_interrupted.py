@@ -77,13 +77,13 @@ def check_consistent(run):
 @pytest.mark.slow
 @pytest.mark.parametrize("before", ["nothing", "a finished run"])
 def test_fit_can_be_resumed_after_a_crash_at_any_file_operation(untrained, monkeypatch, data_file, tmp_path, before):
-    whole, train = tmp_path / "whole", estimator.train
+    whole, train = tmp_path / "whole", estimator.fit_flow
 
     def train_without_checkpoint(*args, checkpoint, **kwargs):
         assert not checkpoint.exists()  # one of the old fit must be gone by now
         return train(*args, **kwargs)
 
-    monkeypatch.setattr(estimator, "train", train_without_checkpoint)
+    monkeypatch.setattr(estimator, "fit_flow", train_without_checkpoint)
     fit(whole, data_file)
     for count in range(100):
         run = tmp_path / f"run{count}"

@@ -37,7 +37,7 @@ def fitted(names, n_samples, **parameters):
     for k in range(1, len(names)):
         X[:, k] += 0.9 * X[:, k - 1]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(estimator, "train", no_training)
+        patch.setattr(estimator, "fit_flow", no_training)
         return quick(**parameters).fit(pd.DataFrame(X, columns=names))
 
 

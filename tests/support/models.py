@@ -41,7 +41,7 @@ def quick(**parameters):
 
 
 def no_training(flow, *args, snapshot_at=(), **kwargs):
-    """In place of `train`: the flow as it starts."""
+    """In place of `fit_flow`: the flow as it starts."""
     return Trained(flow, dict.fromkeys(snapshot_at, flow), [Report(CHUNK, CHUNK, 0.0, 1.0, 0)], "finished")
 
 
@@ -63,13 +63,13 @@ def untrained_priors():
 
 def skip_training(patch):
     """Leave flows of posteriors and priors as they start, until the patch is undone."""
-    patch.setattr(estimator, "train", no_training)
+    patch.setattr(estimator, "fit_flow", no_training)
     skip_training_of_priors(patch)
 
 
 def skip_training_of_priors(patch):
     """Leave flows of priors as they start; the evidence is then inaccurate but finite."""
-    patch.setattr(prior, "train", no_training)
+    patch.setattr(prior, "fit_flow", no_training)
     patch.setattr(prior, "_known", {})
     patch.setattr(prior, "_cache_path", lambda *_: None)
 

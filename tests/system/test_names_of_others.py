@@ -39,7 +39,7 @@ def nasty():
     from ggmflow.estimator import graphical_flow as estimator
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(estimator, "train", no_training)
+        patch.setattr(estimator, "fit_flow", no_training)
         return quick(temperature=1.0).fit(TABLE.set_axis(NASTY, axis=1))
 
 
