@@ -122,6 +122,7 @@ def fit(
     lam: options.LamRange = "auto",
     q: options.QRange = "0.25,1.25",
     temperature: options.TemperatureRange = "0.01,1",
+    pretrained: options.Pretrained = True,
     steps: options.Steps = None,
     seed: options.Seed = 0,
     resume: options.Resume = False,
@@ -145,6 +146,7 @@ def fit(
             missing=missing,
             transform=transform,
             standardize=not keep_scale,
+            pretrained=pretrained,
             steps=steps,
             seed=seed,
             resume=resume,
@@ -250,7 +252,7 @@ def _command(context: typer.Context) -> str:
         if parameter.param_type_name == "argument":
             parts.append(shlex.quote(str(value)))
         elif isinstance(value, bool):
-            parts.append(parameter.opts[0])  # flags of `fit` have no negative form
+            parts.append((parameter.opts if value else parameter.secondary_opts)[0])
         else:
             parts += [parameter.opts[0], shlex.quote(str(value))]
     return " ".join(parts)

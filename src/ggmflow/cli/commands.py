@@ -39,7 +39,8 @@ def fit(request: requests.FitRequest) -> None:
         source = describe_file(request.data) | reading
     from ggmflow.cli import jobs
 
-    parameters = {**options, "steps": request.steps, "query": names, "random_state": request.seed}
+    training = {"pretrained": request.pretrained, "steps": request.steps, "random_state": request.seed}
+    parameters = {**options, **training, "query": names}
     jobs.fit(request, requests.FitInput(ranges, parameters, source, scatter, query, found))
 
 

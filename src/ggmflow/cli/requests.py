@@ -21,7 +21,7 @@ class FitRequest(NamedTuple):
         Ranges, as typed.
     delimiter, decimal, drop, query
         As typed; `drop` and `query` are names separated by commas.
-    missing, transform, standardize, steps
+    missing, transform, standardize, pretrained, steps
         As `GraphicalFlow` takes them.
     seed, resume, force, as_json
         As typed.
@@ -41,6 +41,7 @@ class FitRequest(NamedTuple):
     missing: str
     transform: str | None
     standardize: bool
+    pretrained: bool
     steps: int | None
     seed: int
     resume: bool
