@@ -134,18 +134,13 @@ def fit(
 
     commands.fit(
         requests.FitRequest(
-            data=data,
+            table=requests.TableRequest(
+                data, delimiter, decimal, drop, query, missing, transform, standardize=not keep_scale
+            ),
             output=output,
             lam=lam,
             q=q,
             temperature=temperature,
-            delimiter=delimiter,
-            decimal=decimal,
-            drop=drop,
-            query=query,
-            missing=missing,
-            transform=transform,
-            standardize=not keep_scale,
             pretrained=pretrained,
             steps=steps,
             seed=seed,
@@ -192,13 +187,35 @@ def report(
 
 
 @app.command(
-    rich_help_panel=_RESULTS, epilog=_examples("ggmflow explore run", "ggmflow explore run --port 5010 --no-browser")
+    rich_help_panel=_RESULTS,
+    epilog=_examples(
+        "ggmflow explore run",
+        "ggmflow explore data.csv --drop id    (at once, without training)",
+        "ggmflow explore run --port 5010 --no-browser",
+    ),
 )
-def explore(run: options.RunPath, port: options.Port = 5006, browser: options.Browser = True) -> None:
-    """Explore λ, q and temperature with sliders in the browser, on this computer only."""
+def explore(
+    context: typer.Context,
+    source: options.RunOrData,
+    delimiter: options.Delimiter = ",",
+    decimal: options.Decimal = ".",
+    drop: options.Drop = None,
+    missing: options.Missing = "error",
+    transform: options.Transform = None,
+    keep_scale: options.KeepScale = False,
+    query: options.Query = None,
+    port: options.Port = 5006,
+    browser: options.Browser = True,
+) -> None:
+    """Explore λ, q and temperature with sliders in the browser, on this computer only.
+
+    A table instead of a run is fitted at once by the shipped network, without training; nothing is written.
+    """
     from ggmflow.cli import commands, requests
 
-    commands.explore(requests.ExploreRequest(run, port, browser))
+    table = requests.TableRequest(source, delimiter, decimal, drop, query, missing, transform, not keep_scale)
+    typed = [each.opts[0] for each in _typed(context) if each.name not in ("source", "port", "browser")]
+    commands.explore(requests.ExploreRequest(source, table, typed, port, browser))
 
 
 @app.command(
@@ -241,12 +258,17 @@ def demo(
 
 
 # ---------------------------------------------------------------------------------------------------- the command typed
+def _typed(context: typer.Context) -> list[Any]:
+    """Arguments and options that the user has typed."""
+    sources = {each.name: context.get_parameter_source(str(each.name)) for each in context.command.params}
+    return [each for each in context.command.params if getattr(sources[each.name], "name", "") == "COMMANDLINE"]
+
+
 def _command(context: typer.Context) -> str:
     """The command as it was typed, without --resume, --force and --json."""
     parts = [_program(), str(context.command.name)]
-    for parameter in context.command.params:
-        name, source = str(parameter.name), context.get_parameter_source(str(parameter.name))
-        if source is None or source.name != "COMMANDLINE" or name in ("resume", "force", "as_json"):
+    for parameter in _typed(context):
+        if (name := str(parameter.name)) in ("resume", "force", "as_json"):
             continue
         value = context.params[name]
         if parameter.param_type_name == "argument":

@@ -70,6 +70,9 @@ Resume = Annotated[bool, typer.Option("--resume", help="Resume an interrupted fi
 Force = Annotated[bool, typer.Option("--force", help="Replace the fit in the directory.", rich_help_panel=_RUN)]
 
 # -------------------------------------------------------------------------------------------------------- fitted models
+RunOrData = Annotated[
+    Path, typer.Argument(metavar="RUN|DATA", help="Directory that ggmflow fit has written, or a CSV file.")
+]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Directory that ggmflow fit has written.")]
 Lam = Annotated[
     float | None,
