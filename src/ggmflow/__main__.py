@@ -29,11 +29,11 @@ def main() -> None:
     try:
         app(prog_name="python -m ggmflow" if sys.argv[0].endswith("__main__.py") else None)
     except SystemExit as end:
-        # Exit code 0 stays: a signal is the usual end of a server, or came after the end of a command.
-        if not _received or end.code in (0, None):
+        if not _received:
             _restore_handlers()
             raise
-        _leave(silent=True)
+        # Exit code 0 stays: a signal is the usual end of a server, or came after the end of a command.
+        _leave(silent=True, code=0 if end.code in (0, None) else None)
     except BaseException:  # libraries turn an interrupt into various exceptions
         if not _received:
             raise
@@ -63,8 +63,16 @@ def _unraisable(unraisable: Any) -> None:
     sys.__unraisablehook__(unraisable)
 
 
-def _leave(silent: bool = False) -> NoReturn:
-    """End the process at once: JAX may crash in its own clean-up after an interrupt in its compiler."""
+def _leave(silent: bool = False, code: int | None = None) -> NoReturn:
+    """End the process at once: JAX may crash in its own clean-up after an interrupt, or while a thread computes.
+
+    Parameters
+    ----------
+    silent
+        Whether to print nothing.
+    code
+        Exit code; default that of the signal.
+    """
     _restore_handlers()
     show_cursor = "\x1b[?25h" if sys.stderr.isatty() else ""  # a progress line hides it
     os.write(2, (show_cursor + ("" if silent else "Interrupted.\n")).encode())
@@ -73,7 +81,7 @@ def _leave(silent: bool = False) -> NoReturn:
             stream.flush()
         except (OSError, ValueError, RuntimeError):  # full, closed, or interrupted during a write
             pass
-    os._exit(128 + _received[0][0])
+    os._exit(128 + _received[0][0] if code is None else code)
 
 
 def _restore_handlers() -> None:

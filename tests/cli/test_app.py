@@ -126,6 +126,8 @@ ANSWERED_AT_ONCE = {
     "report outside": ("report {d}/finished --q 1.5", 2),
     "export of nothing": ("export {d}/nowhere --format csv", 2),
     "explorer of nothing": ("explore {d}/nowhere", 2),
+    "explorer of text": ("explore {d}/text.csv", 2),
+    "explorer of no run": ("explore {d}", 2),
 }
 
 

@@ -49,11 +49,12 @@ def test_every_option_reaches_the_model(untrained, table, tmp_path):
     arguments = ["fit", tmp_path / "excel.csv", "-o", tmp_path / "run", "--delimiter", ";", "--decimal", ","]
     arguments += ["--missing", "em", "--transform", "nonparanormal", "--no-standardize", "--query", "c, a"]
     arguments += ["--lam", "2", "--q", "0.5", "--temperature", "1", "--steps", "50", "--seed", "7", "--json"]
+    arguments += ["--no-pretrained"]
     result = run(app, [str(argument) for argument in arguments])
     assert result.exit_code == 0, result.output
     model = ggmflow.load_run(tmp_path / "run")
     expected = {"lam": 2.0, "q": 0.5, "temperature": 1.0, "query": ["c", "a"], "steps": 50, "random_state": 7}
-    expected |= {"missing": "em", "transform": "nonparanormal", "standardize": False}
+    expected |= {"missing": "em", "transform": "nonparanormal", "standardize": False, "pretrained": False}
     assert expected.items() <= model.get_params().items()
     assert model.scatter_.n == 51
     answer = json.loads(result.stdout)
@@ -61,7 +62,20 @@ def test_every_option_reaches_the_model(untrained, table, tmp_path):
     assert answer["data"]["delimiter"] == ";"
     command = json.loads((tmp_path / "run" / "run.json").read_text())["command"]
     assert "--delimiter ';' --decimal , --missing em" in command and "--no-standardize" in command
-    assert "--json" not in command
+    assert "--no-pretrained" in command and "--json" not in command
+
+
+def test_fit_without_training(table, tmp_path, monkeypatch):
+    """Nothing is trained, the summary says so, and another number of steps is another fit."""
+    monkeypatch.setattr("ggmflow.posterior.start.train", lambda *_, **__: pytest.fail("trained"))
+    options = ["fit", str(table), "-o", str(tmp_path / "run"), "--lam", "2", "--q", "1", "--steps", "0"]
+    result = run(app, options)
+    assert result.exit_code == 0, result.output
+    assert "Fit not trained: the shipped network answers" in " ".join(result.stdout.split())
+    parameters = json.loads((tmp_path / "run" / "run.json").read_text())["parameters"]
+    assert (parameters["pretrained"], parameters["steps"]) == (True, 0)
+    refused([*options[:-2], "--resume"], "--steps was 0 and is the default")
+    refused([*options, "--no-pretrained", "--resume"], "--pretrained was True and is False")
 
 
 def test_with_json_nothing_else_is_on_standard_output(untrained, table, tmp_path):

@@ -76,6 +76,8 @@ def resume(run):
 
 
 def test_resuming_a_finished_run_loads_it(run):
+    """Its record has no `pretrained`, which did not exist then."""
+    assert "pretrained" not in read_record(run)["parameters"]
     assert resume(run).n_iter_ == 400
 
 

@@ -65,11 +65,11 @@ def test_equal_fits_write_equal_files(untrained, data_file, tmp_path):
 def test_record_holds_the_seconds_of_each_part(untrained, monkeypatch, data_file, tmp_path):
     real = estimator.fit_flow
 
-    def train(*args, clock, **more):
+    def fit_flow(*args, clock, **more):
         clock.compiling, clock.training = 11.04, 24.0
         return real(*args, **more)
 
-    monkeypatch.setattr(estimator, "fit_flow", train)
+    monkeypatch.setattr(estimator, "fit_flow", fit_flow)
     model = fit(tmp_path / "run", data_file)
     assert model.timings_[:2] == (11.04, 24.0) and 0 <= model.timings_.choosing < 1
     assert read_record(tmp_path / "run")["timings"] == {"compiling": 11.0, "training": 24.0, "choosing": 0.0}

@@ -20,6 +20,14 @@ def test_training_curve(ax):
     assert legend_texts(ax) == ["ELBO", "relative ESS"] and "3 of 525 steps were skipped" in ax.get_title()
 
 
+def test_training_curve_of_a_flow_that_was_not_trained(ax):
+    table = pd.DataFrame({"step": [0], "elbo": [-50.0], "ess": [0.4], "skipped": [0]})
+    plot.training_curve(table, ax=ax)
+    ax.figure.canvas.draw()
+    assert ax.get_title() == "not trained" and texts(ax.get_xticklabels()) == ["0"]
+    assert all(line.get_marker() != "" for each in ax.figure.axes for line in each.lines)  # a line would be invisible
+
+
 def test_training_curve_of_a_model(fitted, ax):
     plot.training_curve(fitted, ax=ax)
     np.testing.assert_array_equal(ax.lines[0].get_xydata(), fitted.history_[["step", "elbo"]])

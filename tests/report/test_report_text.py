@@ -67,5 +67,9 @@ def test_training(status):
     assert "3 of them skipped" in text.training(status, 800, 3)
 
 
+def test_training_of_no_steps():
+    assert "not trained" in text.training("finished", 0, 0) and "0 steps" not in text.training("finished", 0, 0)
+
+
 def test_control_characters_are_replaced():
     assert text.printable("a\x00b\ud800c\td") == "a\ufffdb\ufffdc\td"

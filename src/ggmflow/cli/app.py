@@ -122,6 +122,7 @@ def fit(
     lam: options.LamRange = "auto",
     q: options.QRange = "0.25,1.25",
     temperature: options.TemperatureRange = "0.01,1",
+    pretrained: options.Pretrained = True,
     steps: options.Steps = None,
     seed: options.Seed = 0,
     resume: options.Resume = False,
@@ -133,18 +134,14 @@ def fit(
 
     commands.fit(
         requests.FitRequest(
-            data=data,
+            table=requests.TableRequest(
+                data, delimiter, decimal, drop, query, missing, transform, standardize=not keep_scale
+            ),
             output=output,
             lam=lam,
             q=q,
             temperature=temperature,
-            delimiter=delimiter,
-            decimal=decimal,
-            drop=drop,
-            query=query,
-            missing=missing,
-            transform=transform,
-            standardize=not keep_scale,
+            pretrained=pretrained,
             steps=steps,
             seed=seed,
             resume=resume,
@@ -190,13 +187,35 @@ def report(
 
 
 @app.command(
-    rich_help_panel=_RESULTS, epilog=_examples("ggmflow explore run", "ggmflow explore run --port 5010 --no-browser")
+    rich_help_panel=_RESULTS,
+    epilog=_examples(
+        "ggmflow explore run",
+        "ggmflow explore data.csv --drop id    (at once, without training)",
+        "ggmflow explore run --port 5010 --no-browser",
+    ),
 )
-def explore(run: options.RunPath, port: options.Port = 5006, browser: options.Browser = True) -> None:
-    """Explore λ, q and temperature with sliders in the browser, on this computer only."""
+def explore(
+    context: typer.Context,
+    source: options.RunOrData,
+    delimiter: options.Delimiter = ",",
+    decimal: options.Decimal = ".",
+    drop: options.Drop = None,
+    missing: options.Missing = "error",
+    transform: options.Transform = None,
+    keep_scale: options.KeepScale = False,
+    query: options.Query = None,
+    port: options.Port = 5006,
+    browser: options.Browser = True,
+) -> None:
+    """Explore λ, q and temperature with sliders in the browser, on this computer only.
+
+    A table instead of a run is fitted at once by the shipped network, without training; nothing is written.
+    """
     from ggmflow.cli import commands, requests
 
-    commands.explore(requests.ExploreRequest(run, port, browser))
+    table = requests.TableRequest(source, delimiter, decimal, drop, query, missing, transform, not keep_scale)
+    typed = [each.opts[0] for each in _typed(context) if each.name not in ("source", "port", "browser")]
+    commands.explore(requests.ExploreRequest(source, table, typed, port, browser))
 
 
 @app.command(
@@ -239,18 +258,23 @@ def demo(
 
 
 # ---------------------------------------------------------------------------------------------------- the command typed
+def _typed(context: typer.Context) -> list[Any]:
+    """Arguments and options that the user has typed."""
+    sources = {each.name: context.get_parameter_source(str(each.name)) for each in context.command.params}
+    return [each for each in context.command.params if getattr(sources[each.name], "name", "") == "COMMANDLINE"]
+
+
 def _command(context: typer.Context) -> str:
     """The command as it was typed, without --resume, --force and --json."""
     parts = [_program(), str(context.command.name)]
-    for parameter in context.command.params:
-        name, source = str(parameter.name), context.get_parameter_source(str(parameter.name))
-        if source is None or source.name != "COMMANDLINE" or name in ("resume", "force", "as_json"):
+    for parameter in _typed(context):
+        if (name := str(parameter.name)) in ("resume", "force", "as_json"):
             continue
         value = context.params[name]
         if parameter.param_type_name == "argument":
             parts.append(shlex.quote(str(value)))
         elif isinstance(value, bool):
-            parts.append(parameter.opts[0])  # flags of `fit` have no negative form
+            parts.append((parameter.opts if value else parameter.secondary_opts)[0])
         else:
             parts += [parameter.opts[0], shlex.quote(str(value))]
     return " ".join(parts)

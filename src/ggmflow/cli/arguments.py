@@ -6,9 +6,12 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from ggmflow.cli.requests import ExportRequest, FitRequest, PosteriorRequest, ReportRequest
+import numpy as np
+
+from ggmflow.cli.requests import ExportRequest, FitRequest, PosteriorRequest, ReportRequest, TableInput, TableRequest
 from ggmflow.cli.run_record import RunError, finished_record, locked, read_record
 from ggmflow.cli.terminal import mistakes, stop
+from ggmflow.data.scatter import Scatter
 from ggmflow.errors.argument import ArgumentError, check_share
 from ggmflow.model.conditions import Ranges, given_ranges
 
@@ -34,10 +37,15 @@ def range_of(name: str, text: str) -> Any:
     return numbers[0] if len(numbers) == 1 else numbers
 
 
-def reading_options(request: FitRequest) -> dict[str, Any]:
-    """Options that the data file is read with: delimiter, decimal and drop."""
+def read_table(request: TableRequest) -> TableInput:
+    """Read the file of a request; raises ValueError, TypeError or OSError if it cannot be used."""
     delimiter = {"tab": "\t", "\\t": "\t"}.get(request.delimiter, request.delimiter)
-    return {"delimiter": delimiter, "decimal": request.decimal, "drop": names_of(request.drop)}
+    reading = {"delimiter": delimiter, "decimal": request.decimal, "drop": names_of(request.drop)}
+    names = None if request.query is None else names_of(request.query)
+    options = {name: getattr(request, name) for name in ("standardize", "transform", "missing")}
+    scatter = Scatter.from_data(request.data, **options, **reading)
+    query = np.arange(scatter.n_features) if names is None else scatter.index(names)
+    return TableInput(scatter, query, options | {"query": names}, reading)
 
 
 def check_ranges(lam: Any, q: Any, temperature: Any) -> None:

@@ -3,8 +3,6 @@
 A command that fails a check answers at once, because only `jobs` imports modules that take seconds to load.
 """
 
-import numpy as np
-
 from ggmflow.cli import requests
 from ggmflow.cli.arguments import (
     check_level,
@@ -13,34 +11,28 @@ from ggmflow.cli.arguments import (
     check_writable,
     command_of_fit,
     locked_for,
-    names_of,
     range_of,
-    reading_options,
+    read_table,
 )
 from ggmflow.cli.run_record import RunError, check_free, describe_file
 from ggmflow.cli.terminal import mistakes, notes, stop
-from ggmflow.data.scatter import Scatter
 
 
 def fit(request: requests.FitRequest) -> None:
     """Fit a model to a file in a run directory, and show the result."""
     if request.resume and request.force:
         stop("--resume continues a fit and --force begins again: give only one of them")
-    names = None if request.query is None else names_of(request.query)
     ranges = {name: range_of(name, getattr(request, name)) for name in ("lam", "q", "temperature")}
-    reading = reading_options(request)
-    options = {name: getattr(request, name) for name in ("standardize", "transform", "missing")}
     with notes() as found, mistakes(ValueError, TypeError, OSError, then=command_of_fit(request)):
         check_ranges(**ranges)
         if not request.resume and not request.force:
             check_free(request.output)
-        scatter = Scatter.from_data(request.data, **options, **reading)
-        query = np.arange(scatter.n_features) if names is None else scatter.index(names)
-        source = describe_file(request.data) | reading
+        table = read_table(request.table)
+        source = describe_file(request.table.data) | table.reading
     from ggmflow.cli import jobs
 
-    parameters = {**options, "steps": request.steps, "query": names, "random_state": request.seed}
-    jobs.fit(request, requests.FitInput(ranges, parameters, source, scatter, query, found))
+    training = {"pretrained": request.pretrained, "steps": request.steps, "random_state": request.seed}
+    jobs.fit(request, requests.FitInput(ranges, table.parameters | training, source, table, found))
 
 
 def summary(request: requests.SummaryRequest) -> None:
@@ -62,11 +54,22 @@ def report(request: requests.ReportRequest) -> None:
 
 
 def explore(request: requests.ExploreRequest) -> None:
-    """Serve the explorer until Ctrl-C."""
-    check_posterior(requests.PosteriorRequest(request.run, None, None))
-    from ggmflow.cli import jobs
+    """Serve the explorer of a run, or of a table, until Ctrl-C."""
+    if not request.source.exists():
+        stop(f"{request.source} does not exist: give the directory of a run, or a CSV file")
+    if request.source.is_dir():
+        if request.typed:
+            stop(f"{request.typed[0]} is for a table, but {request.source} is a directory")
+        check_posterior(requests.PosteriorRequest(request.source, None, None))
+        from ggmflow.cli import jobs
 
-    jobs.explore(request)
+        jobs.explore(request)
+    else:
+        with notes() as found, mistakes(ValueError, TypeError, OSError):
+            table = read_table(request.table)
+        from ggmflow.cli import jobs
+
+        jobs.explore_table(request, table, found)
 
 
 def export(request: requests.ExportRequest) -> None:

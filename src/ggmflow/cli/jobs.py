@@ -6,6 +6,8 @@
 import errno
 import shlex
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import typer
@@ -42,10 +44,9 @@ def fit(request: requests.FitRequest, given: requests.FitInput) -> None:
     earlier = [name for name in MADE_LATER if (output / name).exists()]
     with notes(*_IN_SUMMARY) as found:
         with mistakes(ValueError, TypeError, OSError, then=command_of_fit(request)):
-            if not request.resume:  # a finished fit, which is loaded, needs less
-                require_memory(model.architecture, given.scatter.n_features, len(given.query), model.batch_size)
-            find_ranges(**given.ranges, scatter=given.scatter, query=given.query)
-        print_check(given.scatter.check)  # before training, so that a user can stop and correct the table
+            # A finished fit, which is loaded, needs less memory.
+            _check_fit(model, given.table, memory=not request.resume)
+        print_check(given.table.scatter.check)  # before training, so that a user can stop and correct the table
         model = _fit(model, request, given)
         with mistakes(*NUMERIC):
             record, post = read_record(output), model.posterior()
@@ -71,7 +72,7 @@ def _fit(model: GraphicalFlow, request: requests.FitRequest, given: requests.Fit
     how = {"resume": request.resume, "force": request.force}
     try:
         with mistakes(RunError, OSError, *NUMERIC):
-            return fit_run(model, given.scatter, request.output, given.source, request.command, **how)
+            return fit_run(model, given.table.scatter, request.output, given.source, request.command, **how)
     except KeyboardInterrupt:
         print_line(f"Interrupted. To resume: {request.command} --resume")
         raise typer.Exit(130) from None
@@ -104,29 +105,60 @@ def report(request: requests.ReportRequest) -> None:
 
 
 def explore(request: requests.ExploreRequest) -> None:
-    """Serve the explorer until Ctrl-C."""
+    """Serve the explorer of a run until Ctrl-C."""
     with mistakes(RunError, OSError):
-        record, model = open_run(request.run)
+        record, model = open_run(request.source)
+
+    def begin() -> None:
+        Console(stderr=True, highlight=False).print("Computing the evidence over λ and q …", style="dim")
+
+    _serve(request, model, data_name(record), on_begin=begin)
+
+
+def explore_table(request: requests.ExploreRequest, table: requests.TableInput, notes_of_table: list[str]) -> None:
+    """Serve the explorer of a table until Ctrl-C, without training and without any file."""
+    with _port_errors(request.port), socket.create_server(("127.0.0.1", request.port)):
+        pass  # it is free, so that the fit is not in vain
+    model = GraphicalFlow(**table.parameters, steps=0, random_state=0)
+    with notes(*_IN_SUMMARY) as found:
+        with mistakes(ValueError, TypeError, OSError):
+            _check_fit(model, table)
+        print_check(table.scatter.check)
+        with mistakes(*NUMERIC):
+            model.fit(table.scatter)
+    print_notes(notes_of_table + found)
+    _serve(request, model, request.source.name, in_background=True)
+
+
+def _check_fit(model: GraphicalFlow, table: requests.TableInput, memory: bool = True) -> None:
+    """Raise if a fit cannot work: too little memory, or no ranges for these data."""
+    if memory:
+        require_memory(model.architecture, table.scatter.n_features, len(table.query), model.batch_size)
+    find_ranges(model.lam, model.q, model.temperature, table.scatter, table.query)
+
+
+def _serve(request: requests.ExploreRequest, model: GraphicalFlow, name: str, **options: Any) -> None:
     from ggmflow.explorer import serve  # here, because Bokeh takes a second to load
 
     def ready(address: str) -> None:
         Console(highlight=False).print(f"Explorer at {address}   Ctrl-C ends it.", soft_wrap=True)
 
-    def begin() -> None:
-        Console(stderr=True, highlight=False).print("Computing the evidence over λ and q …", style="dim")
+    options |= {"open_browser": request.browser, "data_name": name}
+    with mistakes(*NUMERIC), _port_errors(request.port), suppress(KeyboardInterrupt):  # Ctrl-C is the usual end
+        serve(model, port=request.port, on_ready=ready, **options)
 
-    port, options = request.port, {"open_browser": request.browser, "data_name": data_name(record)}
-    with mistakes(*NUMERIC):
-        try:
-            serve(model, port=port, on_begin=begin, on_ready=ready, **options)
-        except KeyboardInterrupt:
-            pass  # the usual end
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                stop(f"port {port} is in use: try --port {_free_port(port)}")
-            if error.filename is None and error.errno == errno.ENOSPC:
-                raise  # the address could not be printed
-            stop(f"cannot serve at port {port}: {error.strerror or error}")
+
+@contextmanager
+def _port_errors(port: int) -> Iterator[None]:
+    """End with a message if a port cannot be used."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            stop(f"port {port} is in use: try --port {_free_port(port)}")
+        if error.filename is None and error.errno == errno.ENOSPC:
+            raise  # the address could not be printed
+        stop(f"cannot serve at port {port}: {error.strerror or error}")
 
 
 def export(request: requests.ExportRequest) -> None:

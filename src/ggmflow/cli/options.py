@@ -47,12 +47,20 @@ QRange = Annotated[str, typer.Option(metavar="LOW,HIGH", help="Range of the expo
 TemperatureRange = Annotated[
     str, typer.Option(metavar="LOW,1", help="Range of temperatures; 1: faster, no modes.", rich_help_panel=_MODEL)
 ]
+Pretrained = Annotated[
+    bool,
+    typer.Option(
+        "--pretrained/--no-pretrained",
+        help="Start from the shipped network, which often needs no training.",
+        rich_help_panel=_MODEL,
+    ),
+]
 Steps = Annotated[
     int | None,
     typer.Option(
-        min=1,
+        min=0,
         max=MOST_STEPS,
-        help="Training steps, rounded up to 25s; default: by number of variables.",
+        help="Training steps, rounded up to 25s; 0: none; default: as many as pay.",
         rich_help_panel=_MODEL,
         show_default=False,
     ),
@@ -62,6 +70,9 @@ Resume = Annotated[bool, typer.Option("--resume", help="Resume an interrupted fi
 Force = Annotated[bool, typer.Option("--force", help="Replace the fit in the directory.", rich_help_panel=_RUN)]
 
 # -------------------------------------------------------------------------------------------------------- fitted models
+RunOrData = Annotated[
+    Path, typer.Argument(metavar="RUN|DATA", help="Directory that ggmflow fit has written, or a CSV file.")
+]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Directory that ggmflow fit has written.")]
 Lam = Annotated[
     float | None,

@@ -10,30 +10,20 @@ from ggmflow.cli.run_record import EXPORTS, REPORT
 from ggmflow.data.scatter import Scatter
 
 
-class FitRequest(NamedTuple):
-    """Arguments of `ggmflow fit`.
+class TableRequest(NamedTuple):
+    """A table, and how it is read.
 
     Attributes
     ----------
-    data, output
-        File of the data, directory of the run.
-    lam, q, temperature
-        Ranges, as typed.
+    data
+        The file.
     delimiter, decimal, drop, query
         As typed; `drop` and `query` are names separated by commas.
-    missing, transform, standardize, steps
+    missing, transform, standardize
         As `GraphicalFlow` takes them.
-    seed, resume, force, as_json
-        As typed.
-    command, program
-        The whole command without --resume, --force and --json; the name by which the program is called.
     """
 
     data: Path
-    output: Path
-    lam: str
-    q: str
-    temperature: str
     delimiter: str
     decimal: str
     drop: str | None
@@ -41,6 +31,52 @@ class FitRequest(NamedTuple):
     missing: str
     transform: str | None
     standardize: bool
+
+
+class TableInput(NamedTuple):
+    """A table that was read.
+
+    Attributes
+    ----------
+    scatter
+        The data.
+    query : (s,) array of int
+        Positions of the query columns; all columns if there is no query.
+    parameters
+        Parameters of `GraphicalFlow` that belong to the data: query, missing, transform, standardize.
+    reading
+        Options that the file was read with: delimiter, decimal and drop.
+    """
+
+    scatter: Scatter
+    query: Int[np.ndarray, " s"]
+    parameters: dict[str, Any]
+    reading: dict[str, Any]
+
+
+class FitRequest(NamedTuple):
+    """Arguments of `ggmflow fit`.
+
+    Attributes
+    ----------
+    table, output
+        The data, and the directory of the run.
+    lam, q, temperature
+        Ranges, as typed.
+    pretrained, steps
+        As `GraphicalFlow` takes them.
+    seed, resume, force, as_json
+        As typed.
+    command, program
+        The whole command without --resume, --force and --json; the name by which the program is called.
+    """
+
+    table: TableRequest
+    output: Path
+    lam: str
+    q: str
+    temperature: str
+    pretrained: bool
     steps: int | None
     seed: int
     resume: bool
@@ -61,10 +97,8 @@ class FitInput(NamedTuple):
         Other parameters of `GraphicalFlow`.
     source
         Name and hash of the data file and the options that it was read with, for run.json.
-    scatter
+    table
         The data.
-    query : (s,) array of int
-        Positions of the query columns; all columns if there is no query.
     notes
         Messages of warnings about the data.
     """
@@ -72,8 +106,7 @@ class FitInput(NamedTuple):
     ranges: dict[str, Any]
     parameters: dict[str, Any]
     source: dict[str, Any]
-    scatter: Scatter
-    query: Int[np.ndarray, " s"]
+    table: TableInput
     notes: list[str]
 
 
@@ -115,9 +148,11 @@ class ReportRequest(NamedTuple):
 
 
 class ExploreRequest(NamedTuple):
-    """Arguments of `ggmflow explore`."""
+    """Arguments of `ggmflow explore`: a run directory or a table; `typed` has the options of tables that were typed."""
 
-    run: Path
+    source: Path
+    table: TableRequest
+    typed: list[str]
     port: int
     browser: bool
 

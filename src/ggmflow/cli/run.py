@@ -58,6 +58,8 @@ from ggmflow.views.export import csv_text, edge_table, export_table
 
 _ATTEMPTS = 4  # to read a run while its fit is being replaced, which takes a moment
 _FAILURES = (FloatingPointError, DrawsError, MemoryError)
+# Parameters that records of earlier versions lack, with the value that their fits had.
+_ADDED = {"pretrained": False}
 _README = """\
 This directory holds one fit of ggmflow {version} to {file} ({rows} rows of {d} variables).
 run.json holds the settings and the chosen λ and q, edges.csv the edges, and model.ggmflow the fitted model.
@@ -164,7 +166,8 @@ def fit_run(
             record = _begin(place, new, resume, force)
             if record["status"] is Status.FINISHED:
                 return load_run(path)
-            _fit(model, scatter, place)
+            earlier = {name: value for name, value in _ADDED.items() if name not in record["parameters"]}
+            _fit(model.set_params(**earlier), scatter, place)
             _write_results(model, place, record)
         except KeyboardInterrupt:
             _end(place, Action.INTERRUPT, clock)
@@ -283,12 +286,17 @@ def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     if (before := str(old["data"].get("sha256"))) != (now := new["data"]["sha256"]):
         changes.append(f"its data differ (SHA-256 {before[:8]}… then, {now[:8]}… now)")
     pairs = [("data", name) for name in ("delimiter", "decimal", "drop") if name in new["data"]]
-    pairs += [("parameters", name) for name in new["parameters"]]
+    pairs += [("parameters", name) for name in new["parameters"] if name in old["parameters"] or name not in _ADDED]
     pairs += [("versions", name) for name in ("ggmflow", "jax")]
     for group, name in pairs:
-        if ((was := old[group].get(name)) or None) != ((now := new[group][name]) or None):
+        if _given(was := old[group].get(name)) != _given(now := new[group][name]):
             changes.append(f"{_shown_name(group, name)} was {_show(was)} and is {_show(now)}")
     return changes
+
+
+def _given(value: Any) -> Any:
+    """The value, or None if it is empty; 0 and False are values."""
+    return None if value == [] else value
 
 
 def _shown_name(group: str, name: str) -> str:

@@ -136,16 +136,22 @@ def _add_trust(lines: Table, record: dict[str, Any], post: Posterior) -> None:
 
 
 def _training(record: dict[str, Any]) -> str:
-    """Number of training steps, and the time of training and of the other parts of a fit."""
+    """Number of training steps, if any, and the time of training and of the other parts of a fit."""
     how = "stopped early after" if record.get("training") == Status.STOPPED_EARLY else "trained for"
-    steps = f"{how} {record.get('steps')} steps"
+    trained = record.get("steps") != 0
+    steps = f"{how} {record.get('steps')} steps" if trained else _untrained(record)
     if (timings := record.get("timings")) is None:  # a run of an earlier version has only the total
         return f"{steps}, {duration(record['seconds'])}"
     parts = {"compiling": timings["compiling"], "choosing λ and q": timings.get("choosing") or 0.0}
     parts["other work"] = record["seconds"] - timings["training"] - sum(parts.values())
     rest = [f"{name} {duration(seconds)}" for name, seconds in parts.items() if seconds >= 0.5]
     more = f", plus {', '.join(rest)}" if rest else ""
-    return f"{steps} in {duration(timings['training'])}{more}"
+    return f"{steps} in {duration(timings['training'])}{more}" if trained else f"{steps}{more}"
+
+
+def _untrained(record: dict[str, Any]) -> str:
+    shipped = record["parameters"].get("pretrained", False)
+    return "not trained: the shipped network answers" if shipped else "not trained: the flow is used as it starts"
 
 
 def _edge_table(edges: pd.DataFrame, level: float, title: str) -> Table:

@@ -44,7 +44,7 @@ def summary_html(
             f"{symbol} {low:.3g} … {high:.3g}" if low < high else f"{symbol} = {low:.3g}"
             for symbol, (low, high) in zip(("λ", "q", "T"), ranges, strict=True)
         ),
-        "Training": f"{int(last['step'])} steps, {status}; held-out ELBO {last['elbo']:.4g}",
+        "Training": f"{_training(int(last['step']), status)}; held-out ELBO {last['elbo']:.4g}",
         "Highest evidence": "select() finds it" if choice is None else _choice_text(choice),
     }
     level, verdict = _verdict(status, int(last["step"]), float(last["ess"]), int(last["skipped"]))
@@ -54,6 +54,10 @@ def summary_html(
 def unfitted_html(title: str) -> str:
     """HTML of a model before `fit`."""
     return notebook_html(title, {}, "open", "Not trained yet: call fit(X).")
+
+
+def _training(steps: int, status: str) -> str:
+    return f"{steps} steps, {status}" if steps else "none on these data: the flow answers as it was shipped"
 
 
 def _choice_text(choice: Choice) -> str:

@@ -95,9 +95,10 @@ class Panels:
         self.plane = Plane(model.lam_range_, model.q_range_, prepared.surface)
         self.counts = EdgeCounts(model.lam_range_)
         self.forest, self.posterior, self.table = Forest(), PairPosterior(), EdgeTable()
-        names = ("head", "state", "trust", "clicked", "listed", "chosen")
+        names = ("head", "evidence", "state", "trust", "clicked", "listed", "chosen")
         self.texts = {name: _text(name) for name in names}
         self.texts["head"].text = texts.page_heading(prepared)
+        self.texts["evidence"].text = texts.evidence_heading(prepared)
 
     @property
     def models(self) -> list[Model]:
@@ -122,7 +123,7 @@ def make_page(prepared: Prepared, controls: Controls, panels: Panels, unseen: li
     shown["state"].styles = {"flex": "1 1 260px"}
     left = Column(
         _box(*controls.sliders, controls.rule, controls.best),
-        _box(_text("evidence", texts.evidence_heading(prepared)), panels.plane.figure),
+        _box(shown["evidence"], panels.plane.figure),
         _box(_text("along λ", texts.heading("Edges along λ", "at this q and T")), panels.counts.figure),
         styles={"flex": "0 0 300px", "gap": "10px"},
     )

@@ -1,11 +1,12 @@
 """The model with everything that all pages of one explorer share."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from jaxtyping import Float
 
 from ggmflow.estimator.graphical_flow import GraphicalFlow
+from ggmflow.explorer.late_surface import LateSurface
 from ggmflow.views import pairs
 from ggmflow.views.layout import network_layout
 from ggmflow.views.surface import Surface, evidence_surface
@@ -26,6 +27,8 @@ class Prepared(NamedTuple):
         The condition at which a page opens: that of highest evidence, else the middle of the ranges.
     data_name : str or None
         Name of the data, usually that of their file; None if it is not known.
+    late : LateSurface or None
+        The evidence, if it is computed while pages are open.
     """
 
     model: GraphicalFlow
@@ -33,6 +36,14 @@ class Prepared(NamedTuple):
     surface: Surface | None
     start: tuple[float, float, float]
     data_name: str | None = None
+    late: LateSurface | None = None
+
+    def completed(self) -> Self:
+        """The same, with the evidence that has been computed meanwhile, and its maximum as the start."""
+        surface = self.late.surface if self.surface is None and self.late is not None else None
+        if surface is None:
+            return self
+        return self._replace(surface=surface, start=(surface.best.lam, surface.best.q, self.start[2]))
 
 
 def prepare(model: GraphicalFlow, *, evidence: bool = True, data_name: str | None = None) -> Prepared:

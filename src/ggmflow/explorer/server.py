@@ -31,8 +31,10 @@ from tornado.web import HTTPError
 
 from ggmflow.errors.argument import ArgumentError
 from ggmflow.estimator.graphical_flow import GraphicalFlow
+from ggmflow.explorer.late_surface import LateSurface
 from ggmflow.explorer.prepared import Prepared, prepare
 from ggmflow.explorer.session import make_document
+from ggmflow.views.surface import evidence_surface
 
 _HOSTS = ("localhost", "127.0.0.1")
 _LOGGERS = ("bokeh.server.views.ws", "bokeh.server.protocol_handler", "tornado.application")
@@ -59,6 +61,7 @@ def serve(
     port: int = 5006,
     open_browser: bool = True,
     evidence: bool = True,
+    in_background: bool = False,
     data_name: str | None = None,
     on_begin: Callable[[], None] = lambda: None,
     on_ready: Callable[[str], None] | None = _print_address,
@@ -74,7 +77,10 @@ def serve(
     open_browser
         Whether to open a page.
     evidence
-        Whether to compute the evidence surface first; the first time for a number of variables this takes a while.
+        Whether to compute the evidence surface; the first time for a number of variables this takes a while.
+    in_background
+        Whether pages open before the evidence is known, in the middle of the ranges. A page that has not been moved
+        when it becomes known goes to its maximum.
     data_name
         Name of the data on the page, for example that of their file, which a model does not know.
     on_begin
@@ -93,7 +99,10 @@ def serve(
         try:
             on_begin()
             # Outside the event loop, where Ctrl-C would only act after the computation.
-            prepared.append(prepare(model, evidence=evidence, data_name=data_name))
+            found = prepare(model, evidence=evidence and not in_background, data_name=data_name)
+            if evidence and in_background:
+                found = found._replace(late=LateSurface(lambda: evidence_surface(model)))
+            prepared.append(found)
             runner.run(_answer(server, address, open_browser, on_ready or (lambda address: None)))
         except KeyboardInterrupt:
             pass

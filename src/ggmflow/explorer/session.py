@@ -33,7 +33,7 @@ _COUNTED = 9  # values of λ at which edges are counted
 
 def make_document(doc: Document, prepared: Prepared) -> None:
     """Fill a new document of a Bokeh server with the explorer."""
-    Session(doc, prepared)
+    Session(doc, prepared.completed())
 
 
 class Session:
@@ -66,6 +66,32 @@ class Session:
         # user that the connection is lost.
         doc.config.update(reconnect_session=False)
         self.redraw(at_rest=True)
+        self.first = self.state.condition
+        self._await_evidence()
+
+    def _await_evidence(self) -> None:
+        """Compute the evidence, if that is left for later, and show it as soon as it is known."""
+        late = self.prepared.late
+        if late is None or self.prepared.surface is not None:
+            return
+
+        def tell() -> None:  # from another thread, in which a page must not be changed
+            self.doc.add_next_tick_callback(self.show_evidence)
+
+        self.doc.on_session_destroyed(lambda session_context: late.forget(tell))
+        late.when_ended(tell)
+        late.start()
+
+    def show_evidence(self) -> None:
+        """Show the evidence that has become known; a page that nobody has moved goes to its maximum."""
+        self.prepared = self.prepared.completed()
+        self._show("evidence", texts.evidence_heading(self.prepared))
+        self.changes.send()
+        if self.prepared.surface is not None:
+            self.panels.plane.show(self.prepared.surface)
+            self.controls.best.visible = True
+            if self.state.condition == self.first:
+                self._go_to_start()
 
     def _connect(self) -> None:
         """Call the methods below when the user does something."""

@@ -37,6 +37,8 @@ def page_heading(prepared: Prepared) -> str:
 
 def evidence_heading(prepared: Prepared) -> str:
     """Title of the plane of (λ, q)."""
+    if prepared.surface is None and prepared.late is not None and not prepared.late.has_ended:
+        return heading("Evidence", "being computed …")
     if prepared.surface is None:
         return heading("Current λ and q", "drag the ring; no evidence computed")
     return heading("Evidence", "drag the ring; ★ is the best")

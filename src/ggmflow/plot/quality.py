@@ -18,7 +18,8 @@ from ggmflow.posterior.weights import khat_limit
 def training_curve(history: GraphicalFlow | pd.DataFrame, *, title: str | None = None, ax: Axes | None = None) -> Axes:
     """Draw the held-out ELBO over the steps of training, and the expected effective sample size on a second axis.
 
-    The range of the axis is that of the last nine tenths of the steps, because the first ones are far below.
+    The range of the axis is that of the last nine tenths of the steps, because the first ones are far below. A flow
+    that was not trained has one point, at step 0, and the title says so.
 
     Parameters
     ----------
@@ -44,15 +45,19 @@ def training_curve(history: GraphicalFlow | pd.DataFrame, *, title: str | None =
     ax.set(xlabel="step", ylabel="held-out ELBO (nats)")
     ax.ticklabel_format(axis="y", useOffset=False)
     other = ax.twinx()
-    ess = other.plot(table["step"], table["ess"], color=LINES[1], lw=1.4, ls=DASHED, label="relative ESS")
+    mark = {"marker": "s" if few else "", "ms": 3}
+    ess = other.plot(table["step"], table["ess"], color=LINES[1], lw=1.4, ls=DASHED, label="relative ESS", **mark)
     other.set_ylim(0, 1)
     other.set_ylabel("effective share of draws")
     other.spines["top"].set_visible(False)
     ax.spines["top"].set_visible(False)
     ax.xaxis.set_major_locator(Spaced())
+    steps, skipped = (int(table[name].iloc[-1]) for name in ("step", "skipped"))
+    if steps == 0:
+        ax.set(xlim=(-1, 1), xticks=[0])
     legend(ax, [*elbo, *ess], loc="lower right")
-    skipped = int(table["skipped"].iloc[-1])
-    set_title(ax, title or (f"{skipped} of {int(table['step'].iloc[-1])} steps were skipped" if skipped else None))
+    what = "not trained" if steps == 0 else f"{skipped} of {steps} steps were skipped" if skipped else None
+    set_title(ax, title or what)
     return ax
 
 

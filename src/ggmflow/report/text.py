@@ -110,7 +110,9 @@ def reliability(content: Content) -> str:
 
 
 def training(status: str, steps: int, skipped: int) -> str:
-    """How training ended, and after how many steps."""
+    """How training ended, and after how many steps; a flow without any answers as it was shipped."""
+    if steps == 0:
+        return "The flow was not trained on these data: it answers as it was shipped."
     ends = {
         Status.FINISHED: "ran to its end",
         Status.STOPPED_EARLY: "stopped early because the ELBO no longer improved",

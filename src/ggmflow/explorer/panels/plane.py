@@ -44,13 +44,20 @@ class Plane:
         )
         set_lam_ticks(plot, lam_low, lam_high)
         plot.grid.visible = False
-        if surface is not None:
-            if min(surface.log_evidence.shape) > 3:
-                _add_contours(plot, surface, np.log([lam_low, lam_high]), (q_low, q_high))
-            best = surface.best
-            plot.scatter([best.lam], [best.q], marker="star", size=15, color="#ffd166", line_color=INK)
+        self._box = np.log([lam_low, lam_high]), (q_low, q_high)
         plot.scatter("lam", "q", source=self.cursor, size=17, fill_alpha=0, line_color="#ffffff", line_width=5)
         plot.scatter("lam", "q", source=self.cursor, size=17, fill_alpha=0, line_color=ACCENT, line_width=3)
+        if surface is not None:
+            self.show(surface)
+
+    def show(self, surface: Surface) -> None:
+        """Draw the evidence below the ring."""
+        plot, ring = self.figure, list(self.figure.renderers)
+        if min(surface.log_evidence.shape) > 3:
+            _add_contours(plot, surface, *self._box)
+        best = surface.best
+        plot.scatter([best.lam], [best.q], marker="star", size=15, color="#ffd166", line_color=INK)
+        plot.renderers = [*(each for each in plot.renderers if each not in ring), *ring]
 
     @property
     def models(self) -> list[Model]:
