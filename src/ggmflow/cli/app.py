@@ -248,10 +248,10 @@ def demo(
     output: options.Figures = Path("demo"),
     n_features: options.NumFeatures = 15,
     n_samples: options.NumSamples = 15,
-    steps: options.DemoSteps = None,
+    steps: options.DemoSteps = 0,
     seed: options.DemoSeed = 1,
 ) -> None:
-    """Simulate a sparse graph, fit one flow for every λ, q and temperature, and show the result."""
+    """Find a simulated sparse graph again, then the network of a real table: figures and a report."""
     from ggmflow.cli import commands, requests
 
     commands.demo(requests.DemoRequest(output, n_features, n_samples, steps, seed, _program()))

@@ -1,7 +1,8 @@
-"""The paper's toy problem from data to figures: simulate, fit one flow, print and draw the result."""
+"""The demo: the paper's toy problem from data to figures, and a real table from data to a report."""
 
 import time
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import matplotlib
@@ -14,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ggmflow import __version__, plot
 from ggmflow.baselines import edge_metrics, graphical_lasso
+from ggmflow.cli.demo_table import REPORT, TABLE, show_table
 from ggmflow.cli.requests import DemoRequest
 from ggmflow.data.scatter import Scatter
 from ggmflow.data.simulate import toy_problem
@@ -31,6 +33,7 @@ EXPONENTS = (1.0, 0.5)
 COLD = 0.01
 FIGURES = ("network.png", "intervals.png", "path.png")
 NUM_DRAWS = 4000  # per condition
+_NUM_COLD_DRAWS = 1000  # near the mode draws have hardly any spread
 
 
 class Found:
@@ -61,13 +64,13 @@ def run_demo(request: DemoRequest) -> None:
     X, truth = toy_problem(n_features, n_samples, random_state=seed)
     pairs = np.triu_indices(n_features, 1)
     console.print(
-        f"\n[bold]ggmflow {__version__}[/bold]  {n_samples} rows of {n_features} variables, simulated from a graph "
-        f"with {np.count_nonzero(truth[pairs])} of {pairs[0].size} possible edges.\n"
+        f"\n[bold]ggmflow {__version__}[/bold]\n\n[bold]A graph that is known[/bold]  {n_samples} rows of {n_features} "
+        f"variables, simulated from {np.count_nonzero(truth[pairs])} of {pairs[0].size} possible edges.\n"
         f"One flow is fitted for every shrinkage λ, every q from 0.25 to 1.25 and every temperature from {COLD} to 1.\n"
     )
     model = _fit(X, steps, seed)
     best = _choose(model)
-    lam, lam_path = (np.geomspace(*model.lam_range_, num) for num in (9, 25))
+    lam, lam_path = (np.geomspace(*model.lam_range_, num) for num in (9, 17))
     with console.status(f"Drawing from the posterior at {len(EXPONENTS) * (1 + lam.size + lam_path.size)} conditions"):
         warm = {q: [_find(model, value, q) for value in lam] for q in EXPONENTS}
         chosen = {q: _find(model, best[q], q) for q in EXPONENTS}
@@ -94,37 +97,43 @@ def run_demo(request: DemoRequest) -> None:
     if n_samples < 3 * n_features:
         console.print(
             "With so few rows, intervals are wide, and most edges cannot be distinguished from zero.\n"
-            f"Try more rows: [bold]{program} demo --n-samples {10 * n_features} -o {output}-more[/bold]"
+            f"Try more rows: [bold]{program} demo --n-samples {10 * n_features} -o {output}-more[/bold]\n"
         )
-    console.print(f"Figures: {', '.join(str(output / name) for name in FIGURES)}\n", soft_wrap=True)
+    show_table(console, output, seed)
+    console.print(
+        f"\nFigures of the simulated rows: {', '.join(str(output / name) for name in FIGURES)}\n"
+        f"Report of the real table, with sliders, for your browser: [bold]{output / REPORT}[/bold]\n"
+        f"The same table with live sliders: [bold]{program} explore {output / TABLE}[/bold]\n",
+        soft_wrap=True,
+    )
 
 
-def _fit(X: Float[np.ndarray, "n d"], steps: int | None, seed: int) -> GraphicalFlow:
+def _fit(X: Float[np.ndarray, "n d"], steps: int, seed: int) -> GraphicalFlow:
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # an interruption is reported below
-        model = GraphicalFlow(temperature=(COLD, 1.0), steps=steps, random_state=seed).fit(X)
+        model = GraphicalFlow(temperature=(COLD, 1.0), steps=steps, random_state=seed, progress=steps > 0)
+        with nullcontext() if steps else console.status("Compiling the flow"):
+            model.fit(X)
     ends = {
         Status.FINISHED: "Trained",
         Status.STOPPED_EARLY: "Converged: stopped",
         Status.INTERRUPTED: "Interrupted",
     }
-    how, (low, high) = ends[Status(model.status_)], model.lam_range_
-    console.print(
-        f"{how} after {model.n_iter_} steps and {time.perf_counter() - start:.0f} s, compilation "
-        f"included. λ from {low:.2g} to {high:.2g}.\n"
-    )
+    low, high = model.lam_range_
+    how = f"{ends[Status(model.status_)]} after {model.n_iter_} steps and"
+    if model.n_iter_ == 0:
+        how = "Not trained: the shipped network answers after"
+    console.print(f"{how} {time.perf_counter() - start:.0f} s, compilation included. λ from {low:.2g} to {high:.2g}.")
     return model
 
 
 def _choose(model: GraphicalFlow) -> dict[float, float]:
-    """λ of highest evidence for each exponent; prints them with the best of all λ and q."""
-    overall = model.select()
+    """λ of highest evidence for each exponent; prints them."""
     best = {q: model.select(q=q).lam for q in EXPONENTS}
-    given = " and ".join(f"λ = {lam:.2f} for q = {q:g}" for q, lam in best.items())
-    at = " and ".join(boundary.text() for boundary in overall.at_boundary)
-    end = f" (at {at})" if at else ""
-    console.print(f"Evidence is highest at λ = {overall.lam:.2f}, q = {overall.q:.2f}{end}; at {given}.\n")
+    console.print(
+        f"Evidence is highest at {' and '.join(f'λ = {lam:.2f} for q = {q:g}' for q, lam in best.items())}.\n"
+    )
     return best
 
 
@@ -136,7 +145,7 @@ def _find(model: GraphicalFlow, lam: float, q: float) -> Found:
 def _cold_mean(model: GraphicalFlow, lam: float, q: float) -> Float[np.ndarray, "d d"]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PoorFitWarning)  # near the mode draws have hardly any spread
-        return model.posterior(lam, q, temperature=COLD, num_draws=NUM_DRAWS).mean()
+        return model.posterior(lam, q, temperature=COLD, num_draws=_NUM_COLD_DRAWS).mean()
 
 
 def _lasso(scatter: Scatter, lam: Float[np.ndarray, " k"]) -> Float[np.ndarray, "k d d"]:
@@ -196,10 +205,10 @@ def _print_trust(model: GraphicalFlow, shown: list[Found]) -> None:
         verdict = f"[green]Pareto k̂ is below {limit:.2g} at all {len(shown)} conditions shown"
         verdict += ": importance weights correct the errors of the flow.[/green]"
     skipped = int(model.history_["skipped"].iloc[-1])
+    steps = f" {skipped} training {'step was' if skipped == 1 else 'steps were'} skipped." if skipped else ""
     console.print(
         f"How far to trust this: {verdict}\nOf {NUM_DRAWS} draws at each, {ess.min() * NUM_DRAWS:.0f} to "
-        f"{ess.max() * NUM_DRAWS:.0f} are effective (median {np.median(ess):.0%}). "
-        f"{skipped or 'No'} training {'step was' if skipped == 1 else 'steps were'} skipped.\n"
+        f"{ess.max() * NUM_DRAWS:.0f} are effective (median {np.median(ess):.0%}).{steps}\n"
     )
 
 

@@ -119,10 +119,10 @@ ExportFile = Annotated[
 ]
 
 # ----------------------------------------------------------------------------------------------------------------- demo
-Figures = Annotated[Path, typer.Option("--output", "-o", help="Directory for the figures.")]
-NumFeatures = Annotated[int, typer.Option(min=2, help="Number of variables d.")]
-NumSamples = Annotated[int, typer.Option(min=2, help="Number of rows n.")]
+Figures = Annotated[Path, typer.Option("--output", "-o", help="Directory for figures and report.")]
+NumFeatures = Annotated[int, typer.Option(min=2, help="Number of simulated variables d.")]
+NumSamples = Annotated[int, typer.Option(min=2, help="Number of simulated rows n.")]
 DemoSteps = Annotated[
-    int | None, typer.Option(min=1, max=MOST_STEPS, help="Training steps; default: from d.", show_default=False)
+    int, typer.Option(min=0, max=MOST_STEPS, help="Training steps for simulated rows; 0: the shipped network alone.")
 ]
 DemoSeed = Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Random seed.")]

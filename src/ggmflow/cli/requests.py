@@ -177,6 +177,6 @@ class DemoRequest(NamedTuple):
     output: Path
     n_features: int
     n_samples: int
-    steps: int | None
+    steps: int
     seed: int
     program: str

@@ -91,12 +91,28 @@ def print_summary(record: dict[str, Any], post: Posterior, table: pd.DataFrame, 
     _add_trust(lines, record, post)
     lines.add_row("Edges", plain_text(f"{len(edges)} of {pairs} pairs, by {attributes['rule']}"))
     console.print(lines)
+    print_edges(console, table, top)
+
+
+def print_edges(console: Console, table: pd.DataFrame, top: int) -> None:
+    """Print the strongest edges with their intervals; without edges, the strongest pairs.
+
+    Parameters
+    ----------
+    console
+        Where to print.
+    table
+        The `export_table` of a posterior.
+    top
+        Number of edges.
+    """
+    edges = edge_table(table)
     if len(edges):
         shown = edges.head(top)
         title = f"Strongest edges ({top} of {len(edges)})" if top < len(edges) else "Edges, strongest first"
     else:
         shown, title = strongest(table).head(top), "No edges; the strongest pairs, which may as well be zero"
-    console.print(_edge_table(shown, attributes["level"], title))
+    console.print(_edge_table(shown, table.attrs["level"], title))
 
 
 def _fitted_ranges(record: dict[str, Any]) -> list[str]:
