@@ -4,6 +4,7 @@ import time
 import warnings
 from pathlib import Path
 
+import pandas as pd
 from rich.console import Console
 from sklearn.datasets import load_diabetes
 
@@ -32,7 +33,8 @@ def show_table(console: Console, output: Path, seed: int) -> None:
     seed
         Random seed of the fit.
     """
-    table = load_diabetes(as_frame=True, scaled=False).frame.drop(columns="sex")  # the other columns are measured
+    whole = load_diabetes(as_frame=True, scaled=False)["frame"]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    table = pd.DataFrame(whole).drop(columns="sex")  # the other columns are measured
     console.print(
         f"[bold]A real table[/bold]  {len(table)} patients, {table.shape[1]} measurements: age, body mass index (bmi), "
         "blood pressure (bp),\nsix of blood serum (s1 to s6), and the progress of diabetes a year later (target).\n"

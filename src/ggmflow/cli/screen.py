@@ -161,8 +161,10 @@ def _training(record: dict[str, Any]) -> str:
     parts = {"compiling": timings["compiling"], "choosing λ and q": timings.get("choosing") or 0.0}
     parts["other work"] = record["seconds"] - timings["training"] - sum(parts.values())
     rest = [f"{name} {duration(seconds)}" for name, seconds in parts.items() if seconds >= 0.5]
-    more = f", plus {', '.join(rest)}" if rest else ""
-    return f"{steps} in {duration(timings['training'])}{more}" if trained else f"{steps}{more}"
+    parts_text = ", ".join(rest)
+    if not trained:
+        return f"{steps} ({parts_text})" if rest else steps
+    return f"{steps} in {duration(timings['training'])}{f', plus {parts_text}' if rest else ''}"
 
 
 def _untrained(record: dict[str, Any]) -> str:
