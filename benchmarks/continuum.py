@@ -1,6 +1,6 @@
 """Measure how well one fit holds the whole continuum of (λ, q, T), against exact answers.
 
-    python -m benchmarks.continuum [--only toy,cold,path,d30,d100,blanket,marginals] [--quick]
+    python -m benchmarks.continuum [--only seconds,toy,cold,path,d30,d100,blanket,marginals] [--quick]
 
 gap = log Z − ELBO, in nats. log Z comes from bridge sampling along a path of exact-sampler draws from a Wishart density
 to the posterior (`tests.support.wishart_bridge`), which does not involve the flow. A second estimate of the gap takes
@@ -28,8 +28,9 @@ from rich.console import Console
 from rich.table import Table
 
 import ggmflow as gf
-from benchmarks.problems import BLANKET, D30, D100, LEVELS, MARGINALS, TOY, Problem
+from benchmarks.problems import BLANKET, COLD, D30, D100, LEVELS, MARGINALS, Q_RANGE, TOY, Problem
 from benchmarks.report import Report
+from benchmarks.seconds import run_seconds
 from ggmflow import gibbs
 from ggmflow.baselines import graphical_lasso
 from ggmflow.data.scatter import Scatter
@@ -39,8 +40,6 @@ from ggmflow.flow.base import build_flow
 from ggmflow.train.loop import CHUNK, Settings, train
 
 FILE = Path("results/continuum.csv")
-Q_RANGE = (0.25, 1.25)
-COLD = 0.01  # the lowest temperature
 PUBLISHED_RMSE = 0.052  # of the paper, T = 0.01
 NUM_DRAWS = 4000  # of the flow, for ELBO, ESS and the bridge
 NUM_QUANTILE_DRAWS = 20_000  # their own error: below 0.015 sd from plain draws
@@ -86,8 +85,7 @@ def add_points(report: Report, item: str, name: str, results: list[PointResult])
         numbers = (_show(point.log_z), bridged, _show(point.elbo), _show(point.gap))
         table.add_row(f"{point.lam:g}", f"{point.q:g}", *numbers, f"{point.ess:.3f}", f"{point.khat:.2f}")
         for what, (value, se) in {"gap": point.gap, "log Z": point.log_z, "ESS": (point.ess, None)}.items():
-            report.add(item, f"{name}: {what} at λ = {point.lam:g}, q = {point.q:g}", value, se=se)
-            report.lines[-1]["label"] = ""  # not in the item's own table
+            report.add(item, f"{name}: {what} at λ = {point.lam:g}, q = {point.q:g}", value, se=se, shown=False)
     report.console.print(table)
 
 
@@ -205,6 +203,10 @@ class Benchmark:
     @cached_property
     def cold_fit(self) -> Fit:
         return timed_fit(self.problems[TOY.name], temperature=(COLD, 1.0), **self.options)
+
+    def run_seconds(self) -> None:
+        """Item 0."""
+        run_seconds(self.report, self.quick)
 
     def run_toy(self) -> None:
         """Item 1, the posterior alone."""
@@ -357,7 +359,7 @@ def _seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-ITEMS = ("toy", "cold", "path", "d30", "d100", "blanket", "marginals")
+ITEMS = ("seconds", "toy", "cold", "path", "d30", "d100", "blanket", "marginals")
 
 
 def main() -> None:

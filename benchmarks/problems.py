@@ -20,6 +20,11 @@ from ggmflow.data.simulate import toy_problem
 from ggmflow.evidence.bridge import Estimate
 from tests.support.wishart_bridge import log_normalizers
 
+# Settings of fits that are compared: without training, as users get it, and without the shipped weights.
+PLAIN = "pretrained=False"
+SETTINGS: dict[str, dict[str, Any]] = {"steps=0": {"steps": 0}, "default": {}, PLAIN: {"pretrained": False}}
+Q_RANGE = (0.25, 1.25)
+COLD = 0.01  # the lowest temperature
 LEVELS = [0.05, 0.5, 0.95]
 SLOW = 6  # times as many exact chains for λ < 1, where they mix slowly
 
