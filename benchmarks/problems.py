@@ -1,7 +1,8 @@
-"""Simulated problems of the benchmarks, with exact answers at some points (λ, q)."""
+"""Problems of the benchmarks, simulated and real, with exact answers at some points (λ, q)."""
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -13,6 +14,7 @@ os.environ["GGMFLOW_CACHE"] = "off"
 import jax
 import numpy as np
 from jaxtyping import Float
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 from ggmflow import gibbs
 from ggmflow.data.scatter import Scatter
@@ -20,6 +22,11 @@ from ggmflow.data.simulate import toy_problem
 from ggmflow.evidence.bridge import Estimate
 from tests.support.wishart_bridge import log_normalizers
 
+# Settings of fits that are compared: without training, as users get it, and without the shipped weights.
+PLAIN = "pretrained=False"
+SETTINGS: dict[str, dict[str, Any]] = {"steps=0": {"steps": 0}, "default": {}, PLAIN: {"pretrained": False}}
+Q_RANGE = (0.25, 1.25)
+COLD = 0.01  # the lowest temperature
 LEVELS = [0.05, 0.5, 0.95]
 SLOW = 6  # times as many exact chains for λ < 1, where they mix slowly
 
@@ -35,7 +42,7 @@ class Effort(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Simulated data, the range of λ that a flow is fitted for, the points (λ, q), and the lengths of exact chains.
+    """Data, the range of λ that a flow is fitted for, the points (λ, q), and the lengths of exact chains.
 
     Attributes
     ----------
@@ -43,6 +50,8 @@ class Problem:
         (λ, q), all at T = 1.
     path, rungs
         Effort and number of bridges for log Z, where it is wanted.
+    table
+        Gives real data; without it they are simulated from d, n and the seed.
     """
 
     name: str
@@ -55,10 +64,11 @@ class Problem:
     path: Effort | None = None
     rungs: int = 0
     n_query: int | None = None
+    table: Callable[[], Float[np.ndarray, "n d"]] | None = None
 
     @cached_property
     def X(self) -> Float[np.ndarray, "n d"]:
-        return toy_problem(self.d, self.n, random_state=self.seed)[0]
+        return toy_problem(self.d, self.n, random_state=self.seed)[0] if self.table is None else self.table()
 
     @cached_property
     def scatter(self) -> Scatter:
@@ -113,3 +123,21 @@ D30 = Problem("d = 30, n = 25", 30, 25, 0, WIDE_RANGE, WIDE_POINTS, Effort(8, 20
 D100 = Problem("d = 100, n = 60", 100, 60, 0, WIDE_RANGE, WIDE_POINTS[::4], Effort(20, 400, 300), Effort(1, 40, 40), 30)
 BLANKET = Problem("s = 6, t = 312, n = 190", 318, 190, 0, TOY_RANGE, [(2.0, 0.5)], Effort(64, 200, 150), n_query=6)
 MARGINALS = [TOY, replace(TOY, name="d = 15, n = 40", n=40, seed=1), replace(TOY, name="d = 15, n = 8", n=8, seed=2)]
+
+
+def _diabetes() -> Float[np.ndarray, "n d"]:
+    return load_diabetes(as_frame=True, scaled=False).frame.drop(columns="sex").to_numpy(float)
+
+
+# Real tables, λ over the automatic range; only the diagonal of the grid, because columns of two of them are nearly
+# collinear and need long chains.
+TABLES = [
+    Problem(
+        name, d, n, 0, (lam / 7, 7 * lam), [(lam / 4, 1.0), (lam, 0.5), (4 * lam, 0.25)], Effort(16, *more), table=read
+    )
+    for name, d, n, lam, more, read in (
+        ("diabetes", 10, 442, 0.46, (500, 1000, 8), _diabetes),
+        ("wine", 13, 178, 1.6, (500, 1000, 8), lambda: load_wine().data),
+        ("breast cancer", 30, 569, 0.27, (250, 1000, 8), lambda: load_breast_cancer().data),
+    )
+]

@@ -65,16 +65,21 @@ FAMILIES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
 HELD_OUT = {"hub": _graph("hub"), "blocks": _blocks}
 
 
-def draw_table(rng: np.random.Generator, covariance: np.ndarray) -> tuple[np.ndarray, int]:
-    """S = XᵀX of a random number of rows, and that number; centred, and standardized in two of three cases."""
+def draw_table(rng: np.random.Generator, covariance: np.ndarray, n: int | None = None) -> tuple[np.ndarray, int]:
+    """S = XᵀX of n rows or of a random number, and that number; centred, standardized in two of three cases."""
     d = len(covariance)
-    near, everywhere = (rng.uniform(np.log(low), np.log(high)) for low, high in ((d / 3 + 2, 12 * d), (2, MAX_ROWS)))
-    n = int(np.clip(np.exp(near if rng.random() < 0.7 else everywhere), 2, MAX_ROWS))
+    n = _draw_rows(rng, d) if n is None else n
     X = rng.normal(size=(n, d)) @ np.linalg.cholesky(covariance).T
     X = X - X.mean(0)
     spread = X.std(0) + 1e-6 * np.sqrt(np.diag(covariance))
     X = X / spread if rng.random() < 2 / 3 else X / np.median(spread) * np.exp(0.4 * rng.normal(size=d))
     return X.T @ X, n
+
+
+def _draw_rows(rng: np.random.Generator, d: int) -> int:
+    """From d/3 + 2 to 12d in most cases, otherwise from 2 to `MAX_ROWS`."""
+    near, everywhere = (rng.uniform(np.log(low), np.log(high)) for low, high in ((d / 3 + 2, 12 * d), (2, MAX_ROWS)))
+    return int(np.clip(np.exp(near if rng.random() < 0.7 else everywhere), 2, MAX_ROWS))
 
 
 def draw_tables(rng: np.random.Generator, d: int, num: int, families=FAMILIES, *, prior: float = 0.06) -> Tables:

@@ -4,6 +4,9 @@
 
 The gaps of cold conditions and large matrices are hundreds of nats; their logarithm lets all conditions count. Its
 gradient is the path derivative of the gap, weighted by 1/(1 + gap).
+
+What a chunk trains on, and its learning rate, follow from its number alone: a training that is interrupted and resumed
+gives the same weights bit by bit.
 """
 
 import time
@@ -28,8 +31,9 @@ from ggmflow.flow.structured_network import CorrectionNetwork, initial_network
 SEED = 20231210
 CHUNK = 20  # steps of one size
 NUM_DRAWS = 4
-NUM_TABLES = 600  # of a size, drawn anew from time to time
-RENEW_AFTER = 12  # chunks of a size
+NUM_TABLES = 600  # of a size
+RENEW_AFTER = 100  # chunks, those of all sizes
+WRITE_AFTER = 60.0  # seconds
 AVERAGING = 0.998
 
 
@@ -114,10 +118,11 @@ def run_chunk(state: State, S: Array, n: Array, conditions: Array, key: Array, r
         S, n, conditions, key = given
         z = jax.random.normal(key, (flow.shape[0], len(n) * NUM_DRAWS))
         gradient, log_ratio = jax.grad(_loss, has_aux=True)(state.network, flow, S, n, conditions, z)
-        usable = jnp.isfinite(optax.global_norm(gradient))
-        updates, moments = optimizer(rate).update(gradient, state.optimizer)
-        network = optax.apply_updates(state.network, updates)
-        average = optax.incremental_update(network, state.average, 1 - AVERAGING)
+        usable = jnp.isfinite(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)))
+        with jax.numpy_dtype_promotion("standard"):  # Optax mixes integers and floats
+            updates, moments = optimizer(rate).update(gradient, state.optimizer)
+            network = optax.apply_updates(state.network, updates)
+            average = optax.incremental_update(network, state.average, 1 - AVERAGING)
         after = State(network, average, moments, state.chunk)
         kept = jax.tree.map(lambda a, b: jnp.where(usable, a, b), after, state)
         variance = jnp.var(log_ratio.reshape(-1, NUM_DRAWS), axis=1, ddof=1)
@@ -127,37 +132,61 @@ def run_chunk(state: State, S: Array, n: Array, conditions: Array, key: Array, r
     return state._replace(chunk=state.chunk + 1), jnp.mean(variance), jnp.sum(usable)
 
 
-def train(path: Path, minutes: float, rate: float) -> State:
-    """Continue the training stored in a file, or begin it; the rate falls to zero during the run."""
+def learning_rate(initial: float, chunk: int, first: int, last: int) -> float:
+    """The rate of a chunk: it falls along a cosine from the chunk `first` to a fiftieth at `last`."""
+    done = np.clip((chunk - first) / max(last - first, 1), 0, 1)
+    return float(initial * (0.02 + 0.98 * 0.5 * (1 + np.cos(np.pi * done))))
+
+
+def draw_pool(chunk: int, size: Size) -> Tables:
+    """The tables of a size from which a chunk, and others near it, draw theirs."""
+    rng = np.random.default_rng([SEED, 0, chunk // RENEW_AFTER, size.d, size.s])
+    return draw_tables(rng, size.d, max(NUM_TABLES // (1 + size.d // 30), min(NUM_TABLES, 60)))
+
+
+def train(path: Path, chunks: int, rate: float, *, first: int = 0) -> State:
+    """Continue the training stored in a file, or begin it.
+
+    Parameters
+    ----------
+    path
+        The state is stored there every minute, at the end, and when training is interrupted.
+    chunks
+        Number of chunks in all, those stored included.
+    rate
+        Learning rate of the chunk `first`; it falls to a fiftieth at the last chunk.
+    first
+        The chunk at which the rate begins to fall: to train on after the end, give the number of chunks done so far.
+    """
     state = read_state(path) if path.exists() else initial_state()
     begin = last_write = time.monotonic()
-    pools: dict[Size, tuple[Tables, int]] = {}
+    pools: dict[Size, tuple[int, Tables]] = {}
     shares = np.cumsum([size.share for size in SIZES]) / sum(size.share for size in SIZES)
     seen: dict[Size, list[float]] = {size: [] for size in SIZES}
-    while (elapsed := (time.monotonic() - begin) / 60) < minutes:
-        chunk = int(state.chunk)
-        rng = np.random.default_rng([SEED, chunk])
-        size = SIZES[int(np.searchsorted(shares, rng.random()))]
-        pool, uses = pools.get(size, (None, 0))
-        if pool is None or uses == RENEW_AFTER:
-            pool, uses = draw_tables(rng, size.d, max(NUM_TABLES // (1 + size.d // 30), 60)), 0
-        pools[size] = (pool, uses + 1)
-        index = rng.integers(0, len(pool.n), (CHUNK, size.tables))
-        conditions = draw_conditions(rng, pool.n[index])
-        now = rate * (0.02 + 0.98 * 0.5 * (1 + np.cos(np.pi * min(elapsed / minutes, 1))))
-        arrays = (jnp.asarray(each) for each in (pool.scatter[index], pool.n[index], conditions))
-        state, variance, usable = run_chunk(
-            state, *arrays, jax.random.fold_in(jax.random.key(SEED), chunk), jnp.float32(now), size=size
-        )
-        seen[size].append(float(variance))
-        if chunk % 20 == 0:
-            recent = [f"{size.d}/{size.s}: {np.mean(values[-10:]):.2f}" for size, values in seen.items() if values]
-            line = f"{elapsed:.1f} min, chunk {chunk}, rate {now:.1e}, {int(usable)}/{CHUNK} usable, Var log w of"
-            print(line, *recent, flush=True)
-        if time.monotonic() - last_write > 60:
-            write_state(path, state)
-            last_write = time.monotonic()
-    write_state(path, state)
+    try:
+        for chunk in range(int(state.chunk), chunks):
+            rng = np.random.default_rng([SEED, chunk])
+            size = SIZES[int(np.searchsorted(shares, rng.random()))]
+            drawn, pool = pools.get(size, (-1, None))
+            if pool is None or drawn != chunk // RENEW_AFTER:
+                pool = draw_pool(chunk, size)
+                pools[size] = (chunk // RENEW_AFTER, pool)
+            index = rng.integers(0, len(pool.n), (CHUNK, size.tables))
+            conditions = draw_conditions(rng, pool.n[index])
+            now = learning_rate(rate, chunk, first, chunks)
+            arrays = (jnp.asarray(each) for each in (pool.scatter[index], pool.n[index], conditions))
+            key = jax.random.fold_in(jax.random.key(SEED), chunk)
+            state, variance, usable = run_chunk(state, *arrays, key, jnp.float32(now), size=size)
+            seen[size].append(float(variance))
+            if chunk % 20 == 0:
+                recent = [f"{size.d}/{size.s}: {np.mean(values[-10:]):.2f}" for size, values in seen.items() if values]
+                line = f"{(time.monotonic() - begin) / 60:.1f} min, chunk {chunk}, rate {now:.1e}, "
+                print(f"{line}{int(usable)}/{CHUNK} usable, Var log w of", *recent, flush=True)
+            if time.monotonic() - last_write > WRITE_AFTER:
+                write_state(path, state)
+                last_write = time.monotonic()
+    finally:
+        write_state(path, state)
     return state
 
 
