@@ -14,7 +14,7 @@ from ggmflow.flow.structured_network import arrays_of_network, network_from_arra
 ROOT = Path(__file__).parents[2]
 WEIGHTS = ROOT / "src" / "ggmflow" / "flow" / "structured_network.npz"
 TABLE = ROOT / "docs" / "tables" / "pretrained.csv"
-STATE = Path("results/pretrain/state.npz")
+STATE = Path(__file__).parent / "state.npz"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
