@@ -32,7 +32,7 @@ app(prog_name="ggmflow")
 
 
 STEPS = 24 * CHUNK
-ARGUMENTS = ["--lam", "2", "--q", "1", "--steps", str(STEPS)]
+ARGUMENTS = ["--lam", "2", "--q", "1", "--no-pretrained", "--steps", str(STEPS)]
 
 
 def start(data_file, run, *more):

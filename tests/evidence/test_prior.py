@@ -33,6 +33,9 @@ def test_a_prior_is_stored_on_disk(tmp_path, monkeypatch):
     ranges = Ranges((1.0, 10**0.5), (0.75, 1.0), (1.0, 1.0))
     monkeypatch.setattr("ggmflow.evidence.prior.safe_directory", lambda: tmp_path)  # not that of compiled programs
     monkeypatch.setattr("ggmflow.evidence.prior._STEPS", 25)
+    _read_or_train(4, 4, ranges, False)
+    assert not (tmp_path / "priors").exists()  # a start that is good is not stored, but made again
+    monkeypatch.setattr("ggmflow.posterior.start.GOOD", 1.1)
     first = _read_or_train(4, 4, ranges, False)
     (path,) = (tmp_path / "priors").iterdir()
 
@@ -40,7 +43,7 @@ def test_a_prior_is_stored_on_disk(tmp_path, monkeypatch):
         raise AssertionError("trained again")
 
     with monkeypatch.context() as patch:
-        patch.setattr("ggmflow.evidence.prior.train", fail)
+        patch.setattr("ggmflow.evidence.prior.fit_flow", fail)
         again = _read_or_train(4, 4, ranges, False)
     assert first.log_normalizer(2.0, 0.8, 500) == again.log_normalizer(2.0, 0.8, 500)
     path.write_bytes(path.read_bytes()[:-50])  # damaged: trained anew, to the same numbers

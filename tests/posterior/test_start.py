@@ -157,3 +157,18 @@ def test_two_hundred_variables():
     post = model.posterior(40.0, 0.8, num_draws=64)
     assert np.isfinite(post.mean()).all() and np.isfinite(post.diagnostics().elbo)
     assert model.history_["elbo"].iloc[0] >= judge(model.flow_.without_shipped(), problem_of(model)).elbo
+
+
+def test_flows_are_trained_without_the_network(monkeypatch):
+    """With it, the training step of some sizes would not return."""
+    seen = []
+
+    def train(flow, *args, **options):
+        seen.append(flow)
+        return start.Trained(flow, {}, [start.Report(CHUNK, CHUNK, 0.0, 1.0, 0)], Status.FINISHED)
+
+    monkeypatch.setattr(start, "train", train)
+    model = fit(gf.simulate.toy_problem(6, 20, random_state=1)[0], steps=CHUNK)
+    (flow,) = seen
+    assert flow.bijection.pretrained is None
+    assert model.flow_.without_shipped() is not None  # what was not trained at all is worse than the network

@@ -42,6 +42,9 @@ class AffineFlow(MatrixFlow):
     def without_shipped(self):
         return None
 
+    def to_train(self):
+        return self
+
     @staticmethod
     def memory(n_features, n_query):
         return MemoryNeed(weights=2 * num_entries(n_features, n_query))

@@ -215,7 +215,7 @@ def _unfinished() -> tempfile.TemporaryDirectory[str]:
 
 
 def _two_chunks(folder: Path) -> list[str]:
-    return ["fit", str(folder / "data.csv"), "-o", str(folder / "run"), *FIT, "--steps", "50"]
+    return ["fit", str(folder / "data.csv"), "-o", str(folder / "run"), *FIT, "--no-pretrained", "--steps", "50"]
 
 
 def _other_checkpoint(rng: np.random.Generator, path: Path) -> tuple[str, str]:

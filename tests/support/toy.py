@@ -60,6 +60,9 @@ class Toy(MatrixFlow):
     def without_shipped(self):
         return None
 
+    def to_train(self):
+        return self
+
     @staticmethod
     def memory(n_features, n_query):
         return MemoryNeed(weights=2)

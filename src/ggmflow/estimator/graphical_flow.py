@@ -84,11 +84,11 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
         The flow. "paper" is the published one: with a range of temperatures it is cooled as published and knows two of
         them, 1 and the lowest.
     pretrained : bool
-        Start from weights that were trained once, on simulated tables, and are shipped with the package. Where they are
-        worse than none, they are not used. "paper" has none.
+        Use weights that were trained once, on simulated tables, and are shipped with the package, where they are good
+        enough; otherwise the flow is trained on these data, and the better of both is kept. "paper" has none.
     steps : int, optional
         Gradient steps of training on these data; 0 trains nothing. By default their number follows from the number of
-        entries and the ranges, and a flow that starts with a good fit is not trained at all.
+        entries and the ranges, and nothing is trained where the shipped weights are good.
     batch_size : int, optional
         Draws per step; the default follows from the number of entries.
     random_state : int, numpy Generator or RandomState, optional

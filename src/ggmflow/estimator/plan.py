@@ -96,8 +96,7 @@ def plan_fit(parameters: dict[str, Any], scatter: Scatter) -> FitPlan:
         start_key, shipped = jax.random.fold_in(key, 0), bool(given["pretrained"])
         flow = untrained_flow(start_key, given["architecture"], scatter, query, ranges, pretrained=shipped)
     plan = flow.training_plan(ranges)
-    asked, is_pretrained = (given["steps"], given["batch_size"]), flow.without_shipped() is not None
-    settings = default_settings(flow.n_entries, ranges.many_temperatures, *asked, plan, pretrained=is_pretrained)
+    settings = default_settings(flow.n_entries, ranges.many_temperatures, given["steps"], given["batch_size"], plan)
     train_key, may_skip = jax.random.fold_in(key, 1), given["steps"] is None
     return FitPlan(query, ranges, flow, train_key, settings, plan.snapshots, may_skip)
 

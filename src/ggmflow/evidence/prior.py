@@ -147,7 +147,8 @@ def _read_or_train(n_features: int, n_query: int, ranges: Ranges, progress: bool
         raise KeyboardInterrupt  # a flow that is not fully trained is not used
     if trained.status is Status.FAILED:
         raise FloatingPointError("training of the prior's flow failed: narrow the ranges of lam and q")
-    write_prior(path, arrays_of_flow(trained.flow, "flow/"))
+    if trained.history[-1].step > 0:  # the start is made again in no time
+        write_prior(path, arrays_of_flow(trained.flow, "flow/"))
     return Prior(trained.flow, ranges)
 
 

@@ -107,6 +107,10 @@ class MatrixFlow(eqx.Module):
     def without_shipped(self) -> Self | None:
         """A flow of the same structure that starts as if nothing were shipped; None if nothing is in use."""
 
+    @abstractmethod
+    def to_train(self) -> Self:
+        """The flow as training takes it, with or without its shipped weights."""
+
     @staticmethod
     @abstractmethod
     def memory(n_features: int, n_query: int) -> MemoryNeed:

@@ -85,6 +85,10 @@ class PaperFlow(MatrixFlow):
         """None: nothing is shipped."""
         return None
 
+    def to_train(self) -> Self:
+        """Itself."""
+        return self
+
     @staticmethod
     def memory(n_features: int, n_query: int) -> MemoryNeed:
         """Weights of the first layer (D × 128) and the last layer (128 × 24 D) of 4 networks."""

@@ -68,6 +68,12 @@ class StructuredFlow(MatrixFlow):
         silent = NonTrainable(without_corrections(unwrap(shipped)))
         return eqx.tree_at(lambda flow: flow.bijection.pretrained, self, silent)
 
+    def to_train(self) -> Self:
+        """Without the network: with it, the training step of some sizes never returns (a deadlock in XLA on CPUs)."""
+        if self.bijection.pretrained is None:
+            return self
+        return eqx.tree_at(lambda flow: flow.bijection.pretrained, self, None)
+
     @staticmethod
     def memory(n_features: int, n_query: int) -> MemoryNeed:
         """Weights: couplings of two kinds between pairs of entries, and 17 numbers for each of 5 corrections.

@@ -1,5 +1,7 @@
 """The start of a fit: the shipped weights, or the plain flow where that is better, and training where it pays.
 
+A flow is trained without the shipped weights, from zero; see `StructuredFlow.to_train`.
+
     ELBO = E[log p̃ − log q],   ESS = E[w]²/E[w²],  w = p̃/q,   at a few conditions of the highest temperature
 
 A start is judged with the program that later draws from posteriors, so that nothing more is compiled.
@@ -100,7 +102,7 @@ def fit_flow(
     snapshot_at: tuple[float, ...] = (),
     **options: Any,
 ) -> Trained:
-    """The start of a flow if that is good or nothing is to be trained, else the flow trained from there.
+    """The start of a flow if that is good or nothing is to be trained, else the better of start and trained flow.
 
     Parameters
     ----------
@@ -126,7 +128,7 @@ def fit_flow(
     if settings.steps == 0 or (may_skip and start.ess >= GOOD):
         status = Status.FINISHED if np.isfinite(start.elbo) else Status.FAILED
         return Trained(start.flow, dict.fromkeys(snapshot_at, start.flow), [start.report], status)
-    trained = train(start.flow, key, ranges.low, ranges.high, settings, **given)
+    trained = train(start.flow.to_train(), key, ranges.low, ranges.high, settings, **given)
     if np.isfinite(start.elbo) and judge(trained.flow, problem).elbo <= start.elbo:
         status = Status.FINISHED if trained.status is Status.FAILED else trained.status
         return trained._replace(flow=start.flow, status=status)

@@ -45,8 +45,6 @@ def default_settings(
     steps: int | None = None,
     batch_size: int | None = None,
     plan: TrainingPlan | None = None,
-    *,
-    pretrained: bool = False,
 ) -> Settings:
     """Settings for D free entries: more entries get fewer draws, a range of temperatures more steps.
 
@@ -60,16 +58,12 @@ def default_settings(
         Replace the defaults; steps are rounded up to whole chunks, 0 means no training.
     plan
         Training plan of the architecture. Each of its snapshots needs a chunk.
-    pretrained
-        Whether the flow starts from shipped weights, which leave less to learn.
     """
     plan = TrainingPlan() if plan is None else plan
     if steps is None:
         steps = 900 if 300 < n_entries <= 1000 else 800 if n_entries <= 3000 else 600
         if many_temperatures:
             steps = 1500 if n_entries <= 1000 else 1000
-        if pretrained:
-            steps //= 3
     elif isinstance(steps, bool) or not isinstance(steps, Integral) or not 0 <= steps <= _MAX_STEPS:
         raise ArgumentError("steps", steps, f"be an integer from 0 to {_MAX_STEPS}")
     if batch_size is None:
