@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -100,7 +101,7 @@ class Benchmark:
 
     def run_toy(self) -> None:
         """Item 1, the posterior alone."""
-        bars = dict.fromkeys(("default", PLAIN), ("≤ 60", "≤ 0.7", "≥ 0.25"))
+        bars: dict[str, tuple[str, str, str]] = dict.fromkeys(("default", PLAIN), ("≤ 60", "≤ 0.7", "≥ 0.25"))
         self._run_gap("toy", self.toy_fits, bars, "T = 1 alone", temperature=1.0)
 
     def run_cold(self) -> None:
@@ -203,7 +204,8 @@ class Benchmark:
         gap = mean_of([point.gap for point in results])
 
         def add(what: str, value: float, **more) -> None:
-            report.add("d100", what, value, **({"setting": setting} | more))
+            given: dict[str, Any] = {"setting": setting} | more
+            report.add("d100", what, value, **given)
 
         add("seconds to fit", seconds, bar=bars[0], digits=".1f")
         add("cores used", cores, digits=".1f")
@@ -240,7 +242,8 @@ class Benchmark:
         error = quantile_errors(model, problem, NUM_DRAWS)[0]
 
         def add(what: str, value: float, **more) -> None:
-            report.add("blanket", what, value, **({"setting": setting} | more))
+            given: dict[str, Any] = {"setting": setting} | more
+            report.add("blanket", what, value, **given)
 
         add("seconds to fit", seconds, bar=bars[0], digits=".1f")
         add("cores used", cores, digits=".1f")

@@ -126,7 +126,18 @@ MARGINALS = [TOY, replace(TOY, name="d = 15, n = 40", n=40, seed=1), replace(TOY
 
 
 def _diabetes() -> Float[np.ndarray, "n d"]:
-    return load_diabetes(as_frame=True, scaled=False).frame.drop(columns="sex").to_numpy(float)
+    whole: Any = load_diabetes(as_frame=True, scaled=False)
+    return whole.frame.drop(columns="sex").to_numpy(float)
+
+
+def _wine() -> Float[np.ndarray, "n d"]:
+    whole: Any = load_wine()
+    return whole.data
+
+
+def _breast_cancer() -> Float[np.ndarray, "n d"]:
+    whole: Any = load_breast_cancer()
+    return whole.data
 
 
 # Real tables, λ over the automatic range; only the diagonal of the grid, because columns of two of them are nearly
@@ -137,7 +148,7 @@ TABLES = [
     )
     for name, d, n, lam, more, read in (
         ("diabetes", 10, 442, 0.46, (500, 1000, 8), _diabetes),
-        ("wine", 13, 178, 1.6, (500, 1000, 8), lambda: load_wine().data),
-        ("breast cancer", 30, 569, 0.27, (250, 1000, 8), lambda: load_breast_cancer().data),
+        ("wine", 13, 178, 1.6, (500, 1000, 8), _wine),
+        ("breast cancer", 30, 569, 0.27, (250, 1000, 8), _breast_cancer),
     )
 ]

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -50,7 +51,8 @@ def add_measure(parser: argparse.ArgumentParser) -> None:
 def _train(options: argparse.Namespace) -> None:
     options.state.parent.mkdir(parents=True, exist_ok=True)
     state = train(options.state, options.chunks, options.rate, first=options.first)
-    np.savez(options.weights, **arrays_of_network(state.average))
+    arrays: dict[str, Any] = arrays_of_network(state.average)
+    np.savez(options.weights, **arrays)
 
 
 def _measure(options: argparse.Namespace) -> None:

@@ -19,7 +19,6 @@ import numpy as np
 from jaxtyping import Array, Float
 from rich.console import Console
 from rich.table import Table
-from scipy.special import logsumexp
 
 from experiments.pretrain.tables import FAMILIES, HELD_OUT, draw_conditions, draw_table
 from experiments.pretrain.training import SEED, shell
@@ -107,8 +106,8 @@ def quality_of(log_w: Float[np.ndarray, " m"]) -> Quality:
     """ELBO, log Z̃ and ESS of log weights; useless if one of them is not finite."""
     if not np.isfinite(log_w).all():
         return Quality(-np.inf, -np.inf, 0.0)
-    m, total = len(log_w), logsumexp(log_w)
-    return Quality(float(log_w.mean()), float(total - np.log(m)), float(np.exp(2 * total - logsumexp(2 * log_w)) / m))
+    m, total, square = len(log_w), float(np.logaddexp.reduce(log_w)), float(np.logaddexp.reduce(2 * log_w))
+    return Quality(float(log_w.mean()), total - float(np.log(m)), float(np.exp(2 * total - square) / m))
 
 
 def show(rows: list[Row], console: Console) -> None:

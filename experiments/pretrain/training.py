@@ -80,7 +80,8 @@ def initial_state() -> State:
 
 def shell(d: int, s: int) -> StructuredColumns:
     """A flow of a size whose own weights are zero and without couplings; data and network are put in later."""
-    flow = StructuredColumns(jax.random.key(0), np.eye(d), 10.0, s, (-1.0, 0.25, 0.0), (2.0, 1.25, 0.0))
+    low, high = np.array([-1.0, 0.25, 0.0]), np.array([2.0, 1.25, 0.0])
+    flow = StructuredColumns(jax.random.key(0), np.eye(d), 10.0, s, low, high)
     empty = jnp.zeros((s, d, 0, d))
     learned = unwrap(flow).learned
     learned = eqx.tree_at(lambda each: (each.from_fill, each.from_above), learned, (empty, empty))
@@ -121,8 +122,8 @@ def run_chunk(state: State, S: Array, n: Array, conditions: Array, key: Array, r
         usable = jnp.isfinite(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)))
         with jax.numpy_dtype_promotion("standard"):  # Optax mixes integers and floats
             updates, moments = optimizer(rate).update(gradient, state.optimizer)
-            network = optax.apply_updates(state.network, updates)
-            average = optax.incremental_update(network, state.average, 1 - AVERAGING)
+            network: Any = optax.apply_updates(state.network, updates)
+            average: Any = optax.incremental_update(network, state.average, 1 - AVERAGING)
         after = State(network, average, moments, state.chunk)
         kept = jax.tree.map(lambda a, b: jnp.where(usable, a, b), after, state)
         variance = jnp.var(log_ratio.reshape(-1, NUM_DRAWS), axis=1, ddof=1)
@@ -193,7 +194,8 @@ def train(path: Path, chunks: int, rate: float, *, first: int = 0) -> State:
 def write_state(path: Path, state: State) -> None:
     """Store a state; an existing file is replaced when the new one is complete."""
     temporary = path.with_suffix(".part.npz")
-    np.savez(temporary, **{f"{k:03d}": np.asarray(leaf) for k, leaf in enumerate(jax.tree.leaves(state))})
+    arrays: dict[str, Any] = {f"{k:03d}": np.asarray(leaf) for k, leaf in enumerate(jax.tree.leaves(state))}
+    np.savez(temporary, **arrays)
     temporary.replace(path)
 
 
