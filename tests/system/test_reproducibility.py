@@ -54,7 +54,7 @@ def answers(path):
 
 @pytest.mark.slow
 def test_the_same_bits_in_another_process_that_compiles_anew(tmp_path):
-    """This process may have loaded programs and the prior from the disk; the other makes its own."""
+    """This process may have loaded programs from the disk; the other compiles its own."""
     first = answers(tmp_path / "first.ggmflow")
     load = "import json, sys; from tests.system.test_reproducibility import answers"
     code = f"{load}; print(json.dumps(answers(sys.argv[1])))"
@@ -63,7 +63,7 @@ def test_the_same_bits_in_another_process_that_compiles_anew(tmp_path):
     result = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=ROOT, env=own)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout) == first
-    assert list((tmp_path / "cache").glob("*-cache")) and list((tmp_path / "cache" / "priors").iterdir())
+    assert list((tmp_path / "cache").glob("*-cache"))
 
 
 @pytest.mark.slow
