@@ -33,12 +33,10 @@ from ggmflow.flow.transport import (
     DELTA_RANGE,
     LOG_KAPPA_RANGE,
     NUM_FEATURES,
-    NUM_PAIRS,
-    NUM_PARAMETERS,
-    NUM_POWERS,
     Network,
     general_transport,
     load_network,
+    num_parameters,
 )
 from ggmflow.model.target import absolute_power
 
@@ -46,8 +44,9 @@ ROOT = Path(__file__).parents[1]
 WEIGHTS = ROOT / "src" / "ggmflow" / "flow" / "transport.npz"
 TABLE = ROOT / "docs" / "tables" / "transport_kl.csv"
 
-HIDDEN, STEPS, BLOCK = 32, 12_000, 500  # conditions are reweighted after every block of steps
-POOL_SIZE, BATCH_SIZE, NUM_STRATA = 60_000, 2048, 16
+HIDDEN, NUM_PAIRS = 64, 2
+STEPS, BLOCK = 18_000, 500  # conditions are reweighted after every block of steps
+POOL_SIZE, BATCH_SIZE, NUM_STRATA = 60_000, 1536, 32
 LEARNING_RATE = 4e-3
 # Noise at which exact quantiles are known: 27 of equal probability and a few in the tails.
 KNOTS = np.concatenate([[-4.5, -3.7, -3.0], special.ndtri((np.arange(27) + 0.5) / 27), [3.0, 3.7, 4.5]])
@@ -124,17 +123,17 @@ def make_pool(size: int, chunk: int = 2000) -> Pool:
 
 def initial_network(key: PRNGKeyArray) -> Network:
     """Small random weights; biases start near the Gaussian shift."""
-    keys = jax.random.split(key, 3)
+    keys, num_out = jax.random.split(key, 3), num_parameters(NUM_PAIRS)
     weights = [
         scale * jax.random.normal(key, (rows, columns)) / np.sqrt(columns).astype(np.float32)
         for key, rows, columns, scale in zip(
-            keys, (HIDDEN, HIDDEN, NUM_PARAMETERS), (NUM_FEATURES, HIDDEN, HIDDEN), (1.0, 1.0, 0.1), strict=True
+            keys, (HIDDEN, HIDDEN, num_out), (NUM_FEATURES, HIDDEN, HIDDEN), (1.0, 1.0, 0.1), strict=True
         )
     ]
-    bias, K = np.zeros(NUM_PARAMETERS, np.float32), NUM_PAIRS
+    bias, K = np.zeros(num_out, np.float32), NUM_PAIRS
     bias[:K], bias[2 * K : 3 * K] = np.linspace(0.7, 2.5, K), 1.0  # centres and widths of the sigmoids
     bias[6 * K + 2] = 2.0  # the location's share of x*
-    bias[-2 * NUM_POWERS : -NUM_POWERS], bias[-NUM_POWERS:] = -1.0, np.linspace(-4.0, 1.0, NUM_POWERS)  # m, log ε
+    bias[6 * K + 5 : 7 * K + 6], bias[7 * K + 6 :] = -1.0, np.linspace(-4.0, 1.0, K + 1)  # m, log ε
     return Network(weights[0], jnp.zeros(HIDDEN), weights[1], jnp.zeros(HIDDEN), weights[2], jnp.asarray(bias))
 
 
@@ -206,12 +205,12 @@ def train(steps: int, console: Console) -> Network:
 
     weights = np.full(POOL_SIZE, 1 / POOL_SIZE)
     for block in range(num_blocks):
-        alpha = jnp.float32(15 * max(0.0, 1 - 2 * block / num_blocks) + 0.15)
+        alpha = jnp.float32(15 * max(0.0, 1 - 2.5 * block / num_blocks) ** 2 + 0.02)
         cumulative = jnp.asarray(np.cumsum(weights), jnp.float32)
         key = jax.random.fold_in(jax.random.key(1), block)
         network, state, value = run_block(network, state, key, pool, cumulative, alpha)
         kl = pool_divergence(network, pool)
-        hard = np.clip(np.nan_to_num(kl, nan=1.0), 0, 1) + 0.01
+        hard = np.clip(np.nan_to_num(kl, nan=1.0), 0, 0.1) + 0.002
         weights = 0.5 / POOL_SIZE + 0.5 * hard / hard.sum()
         console.print(
             f"{(block + 1) * BLOCK:6d} steps {time.perf_counter() - begin:4.0f} s  loss {float(value):.4f}  "

@@ -22,6 +22,8 @@ from ggmflow.storage import archive
 from ggmflow.train.report import reports_from_array
 from ggmflow.train.status import Status
 
+_SIZES_OF_0_1 = (32, 2)  # `MatrixFlow.shipped_sizes`, which files of version 0.1 do not state
+
 
 class FittedModel(NamedTuple):
     """The results of a fit.
@@ -83,6 +85,7 @@ def save(path: str | os.PathLike[str], model: FittedModel) -> None:
         "kind": "model",
         "architecture": model.flow.architecture,  # the parameter may have been changed since
         "pretrained": model.flow.without_shipped() is not None,
+        "shipped_sizes": list(model.flow.shipped_sizes),
         "parameters": parameters,
         "scatter": scatter_header,
         "ranges": model.ranges._asdict(),
@@ -124,6 +127,7 @@ def _from_file(header: dict[str, Any], arrays: dict[str, np.ndarray], names: Col
         for name, value in header["parameters"].items()
     }
     shipped = header.get("pretrained", False)  # files of version 0.1 have no such weights
+    sizes = [int(size) for size in header.get("shipped_sizes", _SIZES_OF_0_1)]
     parameters.setdefault("pretrained", shipped)
     if set(parameters) != set(names):
         raise ValueError(f"its parameters are {', '.join(sorted(parameters))}")
@@ -136,7 +140,8 @@ def _from_file(header: dict[str, Any], arrays: dict[str, np.ndarray], names: Col
         raise ValueError("its ranges are invalid")
 
     def start(key: Any) -> MatrixFlow:
-        return untrained_flow(key, header["architecture"], scatter, query, ranges, pretrained=bool(shipped))
+        options: dict[str, Any] = {"pretrained": bool(shipped), "sizes": sizes}
+        return untrained_flow(key, header["architecture"], scatter, query, ranges, **options)
 
     flows = [fill_flow(start, arrays, f"flow{k}/") for k in range(1 + len(header["snapshots"]))]
     if not reports_from_array(arrays["history"]):

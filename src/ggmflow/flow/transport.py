@@ -15,7 +15,8 @@ Parameters lie on the first axis, so that every operation runs along contiguous 
 
 import math
 from functools import cache
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,15 +27,25 @@ from jaxtyping import Array, Float
 from ggmflow.flow.monotone import invert_increasing
 from ggmflow.storage.package_files import package_file
 
-NUM_PAIRS, NUM_POWERS, NUM_FEATURES = 2, 3, 9
-NUM_PARAMETERS = 6 * NUM_PAIRS + 5 + 2 * NUM_POWERS
+NUM_FEATURES = 9
 # The range of the training script.
 DELTA_RANGE, LOG_KAPPA_RANGE = 40.0, (-8.0, 6.0)
 _MIN_WIDTH = 1e-2
 _PIECE = 4096  # entries
+_MAX_HIDDEN, _MAX_PAIRS = 1024, 64  # in files
 
 Entries = Float[Array, "..."]
 PerParameter = Float[Array, "parameters ..."]  # one row for each of several parameters
+
+
+def num_parameters(num_pairs: int) -> int:
+    """Parameters of τ with K pairs of sigmoids and K + 1 powers."""
+    return 6 * num_pairs + 5 + 2 * (num_pairs + 1)
+
+
+def num_pairs(raw: PerParameter) -> int:
+    """K, from the parameters."""
+    return (len(raw) - num_parameters(0)) // 8
 
 
 class Network(NamedTuple):
@@ -54,6 +65,21 @@ def load_network() -> Network:
     with package_file("flow/transport.npz").open("rb") as file:
         arrays = np.load(file, allow_pickle=False)
         return Network(**{name: arrays[name] for name in Network._fields})
+
+
+def network_of_zeros(hidden: int, num_pairs: int) -> Network:
+    """A network of given sizes, for the shapes of its arrays."""
+    if not (0 < hidden <= _MAX_HIDDEN and 0 < num_pairs <= _MAX_PAIRS):
+        raise ValueError(f"no network of τ has {hidden} hidden units and {num_pairs} pairs of sigmoids")
+    sizes = (NUM_FEATURES, hidden, hidden, num_parameters(num_pairs))
+    shapes = [shape for n_in, n_out in pairwise(sizes) for shape in ((n_out, n_in), (n_out,))]
+    zeros: list[Any] = [np.zeros(shape, np.float32) for shape in shapes]
+    return Network(*zeros)
+
+
+def network_sizes(network: Network) -> tuple[int, int]:
+    """The arguments of `network_of_zeros` that give a network of the same shape."""
+    return len(network.bias_1), num_pairs(network.bias_3)
 
 
 class Shape(NamedTuple):
@@ -267,7 +293,7 @@ def _apply(z: Entries, shape: Shape) -> tuple[Entries, Entries]:
 
 def _sum(z: Entries, shape: Shape) -> tuple[Entries, Entries]:
     """v and log dv/dz: the sum of sigmoids. They come in pairs that mirror each other when δ changes sign."""
-    raw, odd, K = shape.raw, shape.odd, NUM_PAIRS
+    raw, odd, K = shape.raw, shape.odd, num_pairs(shape.raw)
     centre, move, width, width_odd, weight, weight_odd = (raw[k * K : (k + 1) * K] for k in range(6))
     location, amplitude, flat = _sum_parameters(shape)
     value = softplus(z - flat) - softplus(-z - flat) + location
@@ -285,7 +311,8 @@ def _sum(z: Entries, shape: Shape) -> tuple[Entries, Entries]:
 
 def _sum_parameters(shape: Shape) -> tuple[Entries, Entries, Entries]:
     """Location, amplitude a and half-width s of the flat part; (x*/ς, 0, 0) outside the trained range: v = z + x*/ς."""
-    log_amplitude, flat, share, move, _ = shape.raw[6 * NUM_PAIRS : 6 * NUM_PAIRS + 5]
+    first = 6 * num_pairs(shape.raw)
+    log_amplitude, flat, share, move = shape.raw[first : first + 4]
     inside = shape.inside
     location = inside * (shape.odd * move + shape.slab * sigmoid(share)) + (1 - inside) * shape.shift
     return location, inside * jnp.exp(log_amplitude), inside * softplus(flat)
@@ -293,9 +320,10 @@ def _sum_parameters(shape: Shape) -> tuple[Entries, Entries, Entries]:
 
 def _power_parameters(shape: Shape) -> tuple[Entries, PerParameter, PerParameter]:
     """g, exponents m_p and log ε_p."""
-    rest = shape.raw[6 * NUM_PAIRS + 4 :]
-    scale = shape.inside * shape.log_spike * sigmoid(rest[0]) + shape.log_outside
-    return scale, shape.inside * softplus(rest[1 : 1 + NUM_POWERS] - 1), jnp.clip(rest[1 + NUM_POWERS :], -16.0, 4.0)
+    K = num_pairs(shape.raw)
+    share, powers, log_eps = jnp.split(shape.raw[6 * K + 4 :], (1, K + 2))
+    scale = shape.inside * shape.log_spike * sigmoid(share[0]) + shape.log_outside
+    return scale, shape.inside * softplus(powers - 1), jnp.clip(log_eps, -16.0, 4.0)
 
 
 def _affine(weight: Float[Array, "out in"], bias: Float[Array, " out"], x: PerParameter) -> PerParameter:

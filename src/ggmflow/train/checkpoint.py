@@ -137,9 +137,8 @@ def read_checkpoint(path: Path, identity: dict[str, Any], start: Progress) -> Pr
     header, arrays = archive.read(path)
     # Tuples come back from JSON as lists.
     if header.get("kind") != "checkpoint" or header.get("identity") != json.loads(json.dumps(identity)):
-        raise CheckpointError(
-            path, "data, settings or random_state differ. Delete it to start again, or fit with those of the checkpoint"
-        )
+        reason = "data, settings, random_state or the version of ggmflow differ. "
+        raise CheckpointError(path, reason + "Delete it to start again, or fit with those of the checkpoint")
     leaves, structure = jax.tree.flatten(start.arrays)
     expected = {f"leaf{k}": (leaf.shape, np.dtype(leaf.dtype)) for k, leaf in enumerate(leaves)}
     number, rows = np.dtype(float), np.shape(arrays.get("history", ()))[:1]
