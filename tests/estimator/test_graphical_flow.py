@@ -112,7 +112,7 @@ def test_a_fit_changes_no_setting_of_jax(capfd):
 def test_compiled_programs_of_a_fit_are_cached():
     quick().fit(TABLE)
     found = [path.name for path in cache_directory().iterdir()]
-    assert any(name.startswith("jit_run_chunk") for name in found)
+    assert any(name.startswith("jit__take_steps") for name in found)
 
 
 def test_progress_shows_a_line(capfd):
@@ -176,7 +176,7 @@ def test_an_interrupted_fit_keeps_the_best_model_and_can_be_resumed(tmp_path, mo
     assert stopped.posterior(2.0, 1.0).sample(3, random_state=0).shape == (3, 4, 4)
     del compilations[:]
     resumed = quick(steps=steps).fit(TABLE, checkpoint=str(path))
-    assert not any("_run_chunk" in name for name in compilations)
+    assert not any("_take_steps" in name for name in compilations)
     assert resumed.status_ == "finished"
     pd.testing.assert_frame_equal(resumed.history_, whole.history_)
     assert resumed.lam_ == whole.lam_

@@ -36,14 +36,15 @@ class AffineFlow(MatrixFlow):
         return cls(bijection=bijection, scatter=fixed(scatter), n_samples=fixed(n_samples), n_query=s)
 
     @staticmethod
-    def shipped_options():
+    def shipped_options(*, pretrained, sizes):
         return {}
+
+    @property
+    def shipped_sizes(self):
+        return ()
 
     def without_shipped(self):
         return None
-
-    def to_train(self):
-        return self
 
     @staticmethod
     def memory(n_features, n_query):
@@ -56,13 +57,19 @@ class AffineFlow(MatrixFlow):
     def draw_noise(self, key, num_conditions, num_draws):
         return jax.random.normal(key, (self.n_entries, num_conditions, num_draws))
 
+    def prepare(self, conditions):
+        return None
+
+    def at(self, condition):
+        return None
+
     @full_precision
-    def loss(self, noise, conditions):
+    def loss(self, noise, conditions, prepared):
         _, log_q, log_p = jax.vmap(self._push)(jnp.moveaxis(noise, 0, 2), conditions)
         return jnp.mean(log_q - log_p), jax.lax.stop_gradient(log_q - log_p)
 
     @full_precision
-    def draw(self, key, condition, num_draws):
+    def draw(self, key, condition, num_draws, at=None):
         return self._push(jax.random.normal(key, (num_draws, self.n_entries), np.float32), condition)
 
     @full_precision

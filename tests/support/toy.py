@@ -54,14 +54,15 @@ class Toy(MatrixFlow):
         return cls(**options)
 
     @staticmethod
-    def shipped_options():
+    def shipped_options(*, pretrained, sizes):
         return {}
+
+    @property
+    def shipped_sizes(self):
+        return ()
 
     def without_shipped(self):
         return None
-
-    def to_train(self):
-        return self
 
     @staticmethod
     def memory(n_features, n_query):
@@ -74,10 +75,16 @@ class Toy(MatrixFlow):
     def draw_noise(self, key, num_conditions, num_draws):
         return self.make_noise(self, key, num_conditions, num_draws)
 
-    def loss(self, noise, conditions):
+    def prepare(self, conditions):
+        return None
+
+    def at(self, condition):
+        return None
+
+    def loss(self, noise, conditions, prepared):
         return self.make_loss(self, noise, conditions)
 
-    def draw(self, key, condition, num_draws):
+    def draw(self, key, condition, num_draws, at=None):
         x = jax.random.normal(key, (num_draws, 1)) + self.mean.sum()
         return x, self.log_prob(x, condition), -0.5 * (x[:, 0] - 3 - condition[2]) ** 2
 

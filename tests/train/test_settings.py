@@ -17,8 +17,9 @@ def test_default_settings_are_those_of_the_page():
         end = 10_000 if name == "more" else int(name.removeprefix("up to "))
         for entries in (start, end):
             one, many = (default_settings(entries, cold) for cold in (False, True))
+            fine = default_settings(entries, True, pretrained=True)
             batch = one.num_conditions * one.num_draws
-            assert [one.steps, many.steps, batch] == [int(number) for number in numbers]
+            assert [fine.steps, one.steps, many.steps, batch] == [int(number) for number in numbers]
         start = end + 1
 
 

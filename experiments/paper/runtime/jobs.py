@@ -102,7 +102,7 @@ def run_size(settings: Settings, size: Size) -> dict[str, pd.DataFrame]:
         "steps": model.n_iter_,
         "fit_seconds": fitted["seconds"],
         "compile_seconds": fitted["compile_seconds"],
-        "step_seconds": (fitted["seconds"] - fitted["compile_seconds"]) / model.n_iter_,
+        "step_seconds": (fitted["seconds"] - fitted["compile_seconds"]) / model.n_iter_ if model.n_iter_ else np.nan,
         "cores": fitted["cpu_seconds"] / fitted["seconds"],
         "draw_compile_seconds": draw_compilation,
         "draws_per_second": rate,

@@ -84,11 +84,11 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
         The flow. "paper" is the published one: with a range of temperatures it is cooled as published and knows two of
         them, 1 and the lowest.
     pretrained : bool
-        Use weights that were trained once, on simulated tables, and are shipped with the package, where they are good
-        enough; otherwise the flow is trained on these data, and the better of both is kept. "paper" has none.
+        Start from weights that were trained once, on simulated tables, and are shipped with the package. Where they
+        are not good enough, training on these data starts from them, and the better of both is kept. "paper" has none.
     steps : int, optional
         Gradient steps of training on these data; 0 trains nothing. By default their number follows from the number of
-        entries and the ranges, and nothing is trained where the shipped weights are good.
+        entries (without shipped weights also from the ranges), and nothing is trained where those weights are good.
     batch_size : int, optional
         Draws per step; the default follows from the number of entries.
     random_state : int, numpy Generator or RandomState, optional
@@ -217,6 +217,7 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
                 Problem(scatter, plan.query, plan.ranges),
                 plan.settings,
                 may_skip=plan.may_skip_training,
+                from_zero=plan.from_zero,
                 clock=clock,
                 report=report,
                 snapshot_at=plan.snapshots,
@@ -225,7 +226,7 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
         raise_if_failed(trained)
         self._keep(trained)
         self.timings_ = Timings(clock.compiling, clock.training)
-        warn_about_training(trained, plan.settings.steps, checkpoint)
+        warn_about_training(trained, checkpoint)
         return self
 
     def score(self, X: Any, y: None = None) -> float:

@@ -41,8 +41,8 @@ class FitPlan(NamedTuple):
         Untrained.
     key
         Random key of conditions and draws.
-    settings, snapshots
-        How to train, and the temperatures at which flows are kept.
+    settings, from_zero, snapshots
+        How to train; the same where shipped weights do harm; and the temperatures at which flows are kept.
     may_skip_training
         Whether a flow that starts with a good fit is left as it is: unless a number of steps was asked for.
     """
@@ -52,6 +52,7 @@ class FitPlan(NamedTuple):
     flow: MatrixFlow
     key: Key[Array, ""]
     settings: Settings
+    from_zero: Settings
     snapshots: tuple[float, ...]
     may_skip_training: bool
 
@@ -96,9 +97,11 @@ def plan_fit(parameters: dict[str, Any], scatter: Scatter) -> FitPlan:
         start_key, shipped = jax.random.fold_in(key, 0), bool(given["pretrained"])
         flow = untrained_flow(start_key, given["architecture"], scatter, query, ranges, pretrained=shipped)
     plan = flow.training_plan(ranges)
-    settings = default_settings(flow.n_entries, ranges.many_temperatures, given["steps"], given["batch_size"], plan)
+    asked = (flow.n_entries, ranges.many_temperatures, given["steps"], given["batch_size"], plan)
+    from_zero = default_settings(*asked)
+    settings = from_zero if flow.without_shipped() is None else default_settings(*asked, pretrained=True)
     train_key, may_skip = jax.random.fold_in(key, 1), given["steps"] is None
-    return FitPlan(query, ranges, flow, train_key, settings, plan.snapshots, may_skip)
+    return FitPlan(query, ranges, flow, train_key, settings, from_zero, plan.snapshots, may_skip)
 
 
 def raise_if_failed(trained: Trained) -> None:
@@ -114,11 +117,11 @@ class TrainingWarning(AdvisedWarning, ConvergenceWarning):
     """Training was interrupted, or skipped many steps; the advice says how to judge the result."""
 
 
-def warn_about_training(trained: Trained, steps: int, checkpoint: str | Path | None) -> None:
+def warn_about_training(trained: Trained, checkpoint: str | Path | None) -> None:
     """Warn, at the caller of `fit`, about a training run that was interrupted or skipped many steps."""
     last = trained.history[-1]
     if trained.status == Status.INTERRUPTED:
-        problem = f"interrupted after {last.step} of {steps} steps, with the best model so far"
+        problem = f"interrupted after {last.step} of {last.steps} steps, with the best model so far"
         python, command_line = f"{_CHECK} before trusting it", "resume it by the same command with --resume"
         python += f"; the same call resumes from {checkpoint}" if checkpoint is not None else ""
     elif last.skipped > MANY_SKIPPED * last.step:

@@ -33,6 +33,7 @@ from ggmflow.train.settings import default_settings
 from ggmflow.train.status import Status
 
 _STEPS = 300
+_WEIGHTS = 2  # counts changes of the shipped weights, on which priors in the cache depend
 _MANY = 40  # query variables above which the prior is integrated: at 107 a flow is wrong by thousands of nats
 _SEED = 0
 
@@ -122,7 +123,7 @@ def _read_or_integrate(n_features: int, n_query: int, ranges: Ranges, progress: 
 
 def _read_or_train(n_features: int, n_query: int, ranges: Ranges, progress: bool) -> Prior:
     query, scatter = np.arange(n_query), Scatter.without_data(n_features)
-    path = _cache_path(n_features, n_query, ranges, str(_STEPS))
+    path = _cache_path(n_features, n_query, ranges, f"{_STEPS}-{_WEIGHTS}")
 
     def start(key: Key[Array, ""]) -> MatrixFlow:
         return untrained_flow(key, "structured", scatter, query, ranges, pretrained=True)
@@ -138,10 +139,12 @@ def _read_or_train(n_features: int, n_query: int, ranges: Ranges, progress: bool
     clock = Clock()
     with compilation_cache_enabled(), jax.enable_x64(False), training_bar(progress, clock, name="prior") as report:
         flow = start(key_start)
-        settings = default_settings(flow.n_entries, False, steps=_STEPS)
+        settings, from_zero = (
+            default_settings(flow.n_entries, False, steps=_STEPS, pretrained=p) for p in (True, False)
+        )
         problem = Problem(scatter, query, ranges._replace(temperature=(1.0, 1.0)))
         # One device suffices, and other processes may not take part.
-        options = {"report": report, "devices": default_device(), "clock": clock}
+        options = {"report": report, "devices": default_device(), "clock": clock, "from_zero": from_zero}
         trained = fit_flow(flow, key_train, problem, settings, may_skip=True, **options)
     if trained.status is Status.INTERRUPTED:
         raise KeyboardInterrupt  # a flow that is not fully trained is not used

@@ -7,6 +7,7 @@ add an architecture, derive a final class from `MatrixFlow` and register it, as 
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import equinox as eqx
@@ -100,16 +101,26 @@ class MatrixFlow(eqx.Module):
 
     @staticmethod
     @abstractmethod
-    def shipped_options() -> dict[str, Any]:
-        """Options of `build` that hold weights shipped with the package; empty if there are none."""
+    def shipped_options(*, pretrained: bool, sizes: Sequence[int] | None) -> dict[str, Any]:
+        """Options of `build` that hold weights shipped with the package; empty if there are none.
+
+        Parameters
+        ----------
+        pretrained
+            Whether corrections that were trained once for all data sets are among them.
+        sizes
+            `shipped_sizes` of a stored flow, which another version of the package may have built with weights of other
+            shapes: only the shapes of the result count then. None: the weights that are shipped now.
+        """
+
+    @property
+    @abstractmethod
+    def shipped_sizes(self) -> Sequence[int]:
+        """Numbers from which the shapes of the shipped weights follow, for files."""
 
     @abstractmethod
     def without_shipped(self) -> Self | None:
         """A flow of the same structure that starts as if nothing were shipped; None if nothing is in use."""
-
-    @abstractmethod
-    def to_train(self) -> Self:
-        """The flow as training takes it, with or without its shipped weights."""
 
     @staticmethod
     @abstractmethod
@@ -126,16 +137,33 @@ class MatrixFlow(eqx.Module):
         """The noise of m draws under each of c conditions."""
 
     @abstractmethod
+    def prepare(self, conditions: Float[Array, "c 3"]) -> Any:
+        """What `loss` needs at c conditions and training does not change: arrays with c as first axis, or None.
+
+        A program of its own computes it for all steps of a chunk.
+        """
+
+    @abstractmethod
     def loss(
-        self, noise: Float[Array, "D c m"], conditions: Float[Array, "c 3"]
+        self, noise: Float[Array, "D c m"], conditions: Float[Array, "c 3"], prepared: Any = None
     ) -> tuple[Float[Array, ""], Float[Array, "c m"]]:
-        """A number that has the gradient of the loss, and log q − log p̃ of m draws under each of c conditions."""
+        """A number that has the gradient of the loss, and log q − log p̃ of m draws under each of c conditions.
+
+        `prepared` is what `prepare` gives at these conditions.
+        """
+
+    @abstractmethod
+    def at(self, condition: Float[Array, " 3"]) -> Any:
+        """What all draws under one condition share: arrays, or None."""
 
     @abstractmethod
     def draw(
-        self, key: PRNGKeyArray, condition: Float[Array, " 3"], num_draws: int
+        self, key: PRNGKeyArray, condition: Float[Array, " 3"], num_draws: int, at: Any = None
     ) -> tuple[Float[Array, "m D"], Float[Array, " m"], Float[Array, " m"]]:
-        """Draws under one condition: free entries of Ω, their log density, their tempered log p̃."""
+        """Draws under one condition: free entries of Ω, their log density, their tempered log p̃.
+
+        `at` is what the method of that name gives; default: it is computed.
+        """
 
     @abstractmethod
     def log_prob(self, entries: Float[Array, "m D"], condition: Float[Array, " 3"]) -> Float[Array, " m"]:
@@ -234,9 +262,10 @@ def untrained_flow(
     ranges: Ranges,
     *,
     pretrained: bool = False,
+    sizes: Sequence[int] | None = None,
 ) -> MatrixFlow:
-    """The flow with which training on given data starts, in single precision; `pretrained`: with shipped weights."""
+    """The flow with which training on given data starts, in single precision; the rest as in `shipped_options`."""
     ordered = scatter.reorder(query_first(query, scatter.n_features))
-    options = find_architecture(architecture).shipped_options() if pretrained else {}
+    options = find_architecture(architecture).shipped_options(pretrained=pretrained, sizes=sizes)
     with jax.enable_x64(False):
         return build_flow(key, architecture, ordered.matrix, ordered.n, len(query), ranges.low, ranges.high, **options)

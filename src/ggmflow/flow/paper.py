@@ -77,17 +77,18 @@ class PaperFlow(MatrixFlow):
         return cls(bijection=bijection, scatter=fixed(scatter), n_samples=fixed(n_samples), n_query=n_query)
 
     @staticmethod
-    def shipped_options() -> dict[str, Any]:
+    def shipped_options(*, pretrained: bool, sizes: Sequence[int] | None) -> dict[str, Any]:
         """None: the published flow is trained on each data set."""
         return {}
+
+    @property
+    def shipped_sizes(self) -> Sequence[int]:
+        """None."""
+        return ()
 
     def without_shipped(self) -> Self | None:
         """None: nothing is shipped."""
         return None
-
-    def to_train(self) -> Self:
-        """Itself."""
-        return self
 
     @staticmethod
     def memory(n_features: int, n_query: int) -> MemoryNeed:
@@ -110,17 +111,25 @@ class PaperFlow(MatrixFlow):
         keys = jax.random.split(key, num_conditions)
         return jnp.moveaxis(jax.vmap(lambda key: jax.random.normal(key, (num_draws, self.n_entries)))(keys), 2, 0)
 
+    def prepare(self, conditions: Float[Array, "c 3"]) -> None:
+        """Nothing: all that the loss needs is trained."""
+        return None
+
     @full_precision
     def loss(
-        self, noise: Float[Array, "D c m"], conditions: Float[Array, "c 3"]
+        self, noise: Float[Array, "D c m"], conditions: Float[Array, "c 3"], prepared: None = None
     ) -> tuple[Float[Array, ""], Float[Array, "c m"]]:
         """Return the mean of log q − log p̃ over all draws, and its value for each draw."""
         _, log_q, log_p = jax.vmap(self._push)(jnp.moveaxis(noise, 0, 2), conditions)
         return jnp.mean(log_q - log_p), jax.lax.stop_gradient(log_q - log_p)
 
+    def at(self, condition: Float[Array, " 3"]) -> None:
+        """Nothing."""
+        return None
+
     @full_precision
     def draw(
-        self, key: PRNGKeyArray, condition: Float[Array, " 3"], num_draws: int
+        self, key: PRNGKeyArray, condition: Float[Array, " 3"], num_draws: int, at: None = None
     ) -> tuple[Float[Array, "m D"], Float[Array, " m"], Float[Array, " m"]]:
         """Draw free entries, and return them with log q and log p̃."""
         z = jax.random.normal(key, (num_draws, self.n_entries), self.scatter_matrix.dtype)

@@ -5,6 +5,7 @@ condition), `structured_entries` (elementary maps) and `structured_drawing` (the
 `structured_gradient` has the loss.
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self, final
 
 import equinox as eqx
@@ -16,9 +17,10 @@ from paramax import NonTrainable, unwrap
 from ggmflow.flow.base import MatrixFlow, MemoryNeed, TrainingPlan, fixed, full_precision
 from ggmflow.flow.pushforward import density_through_inverse
 from ggmflow.flow.structured_columns import StructuredColumns
-from ggmflow.flow.structured_geometry import couplings_per_pair
+from ggmflow.flow.structured_geometry import Geometry, Shipped, couplings_per_pair, shipped_at
 from ggmflow.flow.structured_gradient import path_derivative_loss, sample_columns
 from ggmflow.flow.structured_network import load_correction_network, without_corrections
+from ggmflow.flow.transport import load_network, network_of_zeros, network_sizes
 from ggmflow.model.conditions import Ranges
 
 
@@ -56,9 +58,15 @@ class StructuredFlow(MatrixFlow):
         return cls(bijection=bijection, scatter=fixed(scatter), n_samples=fixed(n_samples), n_query=n_query)
 
     @staticmethod
-    def shipped_options() -> dict[str, Any]:
-        """The network that was trained once for all data sets."""
-        return {"pretrained": load_correction_network()}
+    def shipped_options(*, pretrained: bool, sizes: Sequence[int] | None) -> dict[str, Any]:
+        """τ, and the network that was trained once for all data sets."""
+        network = load_network() if sizes is None else network_of_zeros(*sizes)
+        return {"network": network} | ({"pretrained": load_correction_network()} if pretrained else {})
+
+    @property
+    def shipped_sizes(self) -> Sequence[int]:
+        """Those of τ."""
+        return network_sizes(unwrap(self.bijection.network))
 
     def without_shipped(self) -> Self | None:
         """With a network that corrects nothing."""
@@ -67,12 +75,6 @@ class StructuredFlow(MatrixFlow):
             return None
         silent = NonTrainable(without_corrections(unwrap(shipped)))
         return eqx.tree_at(lambda flow: flow.bijection.pretrained, self, silent)
-
-    def to_train(self) -> Self:
-        """Without the network: with it, the training step of some sizes never returns (a deadlock in XLA on CPUs)."""
-        if self.bijection.pretrained is None:
-            return self
-        return eqx.tree_at(lambda flow: flow.bijection.pretrained, self, None)
 
     @staticmethod
     def memory(n_features: int, n_query: int) -> MemoryNeed:
@@ -99,18 +101,32 @@ class StructuredFlow(MatrixFlow):
         return jax.random.normal(key, (D, num_conditions * num_draws)).reshape(D, num_conditions, num_draws)
 
     @full_precision
+    def prepare(self, conditions: Float[Array, "c 3"]) -> Shipped | None:
+        """What the shipped network gives, one condition after the other."""
+        columns = unwrap(self.bijection)
+        if columns.pretrained is None:
+            return None
+        return jax.lax.map(lambda condition: shipped_at(columns, condition), conditions)
+
+    @full_precision
     def loss(
-        self, noise: Float[Array, "D c m"], conditions: Float[Array, "c 3"]
+        self, noise: Float[Array, "D c m"], conditions: Float[Array, "c 3"], prepared: Shipped | None = None
     ) -> tuple[Float[Array, ""], Float[Array, "c m"]]:
         """A surrogate with the path derivative of the loss, and log q − log p̃."""
-        return path_derivative_loss(self.bijection, noise, conditions)
+        return path_derivative_loss(self.bijection, noise, conditions, prepared)
+
+    @full_precision
+    def at(self, condition: Float[Array, " 3"]) -> Geometry:
+        """The geometry there."""
+        return self.bijection.geometry(condition)
 
     @full_precision
     def draw(
-        self, key: PRNGKeyArray, condition: Float[Array, " 3"], num_draws: int
+        self, key: PRNGKeyArray, condition: Float[Array, " 3"], num_draws: int, at: Geometry | None = None
     ) -> tuple[Float[Array, "m D"], Float[Array, " m"], Float[Array, " m"]]:
         """Free entries, log q and log p̃."""
-        entries, log_q, log_p = sample_columns(self.bijection, key, condition, num_draws)
+        geometry = self.at(condition) if at is None else at
+        entries, log_q, log_p = sample_columns(self.bijection, key, geometry, num_draws)
         return entries.T, log_q, log_p
 
     @full_precision

@@ -38,7 +38,15 @@ from ggmflow.flow.structured_entries import (
     squash,
     squash_fill,
 )
-from ggmflow.flow.structured_geometry import Geometry, Learned, PerDraw, chi_degrees, geometry_at, initial_weights
+from ggmflow.flow.structured_geometry import (
+    Geometry,
+    Learned,
+    PerDraw,
+    Shipped,
+    chi_degrees,
+    geometry_at,
+    initial_weights,
+)
 from ggmflow.flow.structured_network import CorrectionNetwork
 from ggmflow.flow.transport import Network, inverse_transport, load_network
 from ggmflow.model.target import absolute_power, cholesky_columns, entry_indices, precision_from_entries, to_columns
@@ -134,13 +142,14 @@ class StructuredColumns(AbstractBijection):
         noise, log_dx = invert_transport(self, geometry, coordinates, omega)
         return pick(noise)[:, 0], -log_det(geometry, coordinates, log_dx)[0]
 
-    def geometry(self, condition: Float[Array, " 3"]) -> Geometry:
+    def geometry(self, condition: Float[Array, " 3"], shipped: Shipped | None = None) -> Geometry:
         """The geometry of one condition, its arrays ending in an axis of length 1."""
-        return jax.tree.map(lambda leaf: leaf[..., None], geometry_at(unwrap(self), condition))
+        return jax.tree.map(lambda leaf: leaf[..., None], geometry_at(unwrap(self), condition, shipped))
 
-    def geometries(self, conditions: Float[Array, "c 3"], num_draws: int) -> Geometry:
+    def geometries(self, conditions: Float[Array, "c 3"], num_draws: int, shipped: Shipped | None = None) -> Geometry:
         """Geometries of c conditions, each repeated for its draws, on a last axis of length c·num_draws."""
-        stacked = jax.vmap(lambda condition: geometry_at(unwrap(self), condition), out_axes=-1)(conditions)
+        flow = unwrap(self)
+        stacked = jax.vmap(lambda *given: geometry_at(flow, *given), out_axes=-1)(conditions, shipped)
         return jax.tree.map(lambda leaf: jnp.repeat(leaf, num_draws, axis=-1), stacked)
 
 

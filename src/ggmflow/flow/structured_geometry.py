@@ -23,6 +23,7 @@ from ggmflow.flow.structured_network import (
     Couplings,
     Factors,
     Tempered,
+    couplings,
     entry_corrections,
     log_ridge,
 )
@@ -53,6 +54,14 @@ class Learned(eqx.Module):
     # Couplings of row i ≥ j of column j to the fill-in of row k > j, and to the drawn entry j < k < i.
     from_fill: Float[Array, "s d R d"]
     from_above: Float[Array, "s d R d"]
+
+
+class Shipped(NamedTuple):
+    """What the shipped network gives at one condition."""
+
+    log_ridge: Float[Array, " d"]
+    correction: Float[Array, "5 d s"]
+    coupling: Float[Array, "3 d s"]
 
 
 class Geometry(NamedTuple):
@@ -127,7 +136,7 @@ def couplings_per_pair(d: int, s: int) -> int:
     return 4 if s * d * d <= 40_000 else 1 if 2 * s >= d and d <= 160 else 0
 
 
-def geometry_at(columns: Columns, condition: Float[Array, " 3"]) -> Geometry:
+def geometry_at(columns: Columns, condition: Float[Array, " 3"], shipped: Shipped | None = None) -> Geometry:
     """The geometry at one condition, without the axis of draws.
 
     Parameters
@@ -136,27 +145,46 @@ def geometry_at(columns: Columns, condition: Float[Array, " 3"]) -> Geometry:
         An unwrapped `StructuredColumns`.
     condition
         [log λ, q, log T].
+    shipped
+        What `shipped_at` gives there, if it is known.
     """
-    learned, d = columns.learned, len(columns.scatter)
-    T = jnp.exp(condition[2])
-    lam, q, n, S = jnp.exp(condition[0]) / T, condition[1], columns.n_samples / T, columns.scatter / T
+    learned = columns.learned
     embedding, basis = _embed(columns, condition)
+    table, degrees = _tempered(columns, condition)
+    correction, log_rho = learned.correction @ embedding + learned.correction_0, learned.ridge @ embedding
+    log_rho += learned.ridge_0
+    if columns.pretrained is not None and shipped is None:
+        shipped = shipped_at(columns, condition)
+    if shipped is not None:
+        correction, log_rho = correction + shipped.correction, log_rho + shipped.log_ridge
+    factors = _factors(table, log_rho, degrees)
+    coupled = None if shipped is None else couplings(factors, shipped.coupling)
+    lam, q, n, S, pinned = table.lam, table.q, table.n, table.scatter, table.pinned
+    return Geometry(lam, q, n, S, factors.A, factors.U, factors.scale, pinned, correction, basis, coupled)
+
+
+def shipped_at(columns: Columns, condition: Float[Array, " 3"]) -> Shipped | None:
+    """What the shipped network gives at one condition; None without it.
+
+    It sees the geometry without the learned ridge, so that training on data need not differentiate it.
+    """
+    if columns.pretrained is None:
+        return None
+    table, degrees = _tempered(columns, condition)
+    ridge = log_ridge(columns.pretrained, table, columns.n_query)
+    return Shipped(ridge, *entry_corrections(columns.pretrained, table, _factors(table, ridge, degrees)))
+
+
+def _tempered(columns: Columns, condition: Float[Array, " 3"]) -> tuple[Tempered, Float[Array, " s"]]:
+    """Data and condition divided by T, and the degrees of freedom of every ℓ_j."""
+    d, T = len(columns.scatter), jnp.exp(condition[2])
+    lam, q, n, S = jnp.exp(condition[0]) / T, condition[1], columns.n_samples / T, columns.scatter / T
     # ρ starts where it matches the variance of exp(−½x² − κx^q), so that Ψ is right for a typical shrunken entry.
     diagonal = jnp.diagonal(S) + lam
     variance, pinned = shrunken(diagonal, lam, q, n + 2, d)
     excess = jnp.clip(1 / variance - 1, 1e-3, _MAX_EXCESS)
-    table = Tempered(lam, q, n, S, diagonal, excess, pinned)
     degrees = _degrees(n, pinned, d, jnp.arange(columns.n_query, dtype=S.dtype))
-    correction = learned.correction @ embedding + learned.correction_0
-    log_rho, couplings = learned.ridge @ embedding + learned.ridge_0, None
-    if columns.pretrained is not None:
-        # The network sees the geometry without the learned ridge, so that training on data does not differentiate it.
-        shipped = log_ridge(columns.pretrained, table, columns.n_query)
-        added, couplings = entry_corrections(columns.pretrained, table, _factors(table, shipped, degrees))
-        correction, log_rho = correction + added, log_rho + shipped
-    factors = _factors(table, log_rho, degrees)
-    U, A, scale = factors.U, factors.A, factors.scale
-    return Geometry(lam, q, n, S, A, U, scale, pinned, correction, basis, couplings)
+    return Tempered(lam, q, n, S, diagonal, excess, pinned), degrees
 
 
 def _factors(table: Tempered, log_rho: Float[Array, " d"], degrees: Float[Array, " s"]) -> Factors:

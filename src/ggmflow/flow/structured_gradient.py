@@ -31,7 +31,7 @@ from ggmflow.flow.structured_entries import (
     place,
     squash_fill,
 )
-from ggmflow.flow.structured_geometry import Geometry, PerDraw, chi_degrees
+from ggmflow.flow.structured_geometry import Geometry, PerDraw, Shipped, chi_degrees
 from ggmflow.flow.transport import Partials, transport_partials
 
 
@@ -45,7 +45,10 @@ class Tangent(NamedTuple):
 
 
 def path_derivative_loss(
-    flow: StructuredColumns, noise: Float[Array, "D c m"], conditions: Float[Array, "c 3"]
+    flow: StructuredColumns,
+    noise: Float[Array, "D c m"],
+    conditions: Float[Array, "c 3"],
+    shipped: Shipped | None = None,
 ) -> tuple[Float[Array, ""], Float[Array, "c m"]]:
     """A surrogate whose gradient in the flow is the path derivative, and log q − log p̃ of every draw.
 
@@ -57,6 +60,8 @@ def path_derivative_loss(
         Standard normal, of m draws for each condition.
     conditions
         [log λ, q, log T] of c conditions.
+    shipped
+        What the shipped network gives there, with c as the first axis of every array; default: it is computed.
 
     Returns
     -------
@@ -68,12 +73,12 @@ def path_derivative_loss(
     flow = unwrap(flow)
     if flow.n_query < len(flow.scatter):
         # d × d matrices for every draw would outweigh its d × s entries: the draws of a condition share them.
-        def one(z, condition):
-            return path_derivative(flow, flow.geometry(condition), z)
+        def one(z, condition, shipped):
+            return path_derivative(flow, flow.geometry(condition, shipped), z)
 
-        surrogates, log_ratio = jax.vmap(one, (1, 0))(noise, conditions)
+        surrogates, log_ratio = jax.vmap(one, (1, 0, 0))(noise, conditions, shipped)
         return jnp.mean(surrogates), log_ratio
-    geometry = flow.geometries(conditions, noise.shape[2])
+    geometry = flow.geometries(conditions, noise.shape[2], shipped)
     surrogate, log_ratio = path_derivative(flow, geometry, noise.reshape(len(noise), -1))
     return surrogate, log_ratio.reshape(noise.shape[1:])
 
@@ -108,14 +113,13 @@ def path_derivative(
 
 
 def sample_columns(
-    flow: StructuredColumns, key: PRNGKeyArray, condition: Float[Array, " 3"], num_draws: int
+    flow: StructuredColumns, key: PRNGKeyArray, geometry: Geometry, num_draws: int
 ) -> tuple[Float[Array, "D b"], Float[Array, " b"], Float[Array, " b"]]:
-    """Draws under one condition: free entries of Ω, their log density under the flow, their tempered log p̃.
+    """Draws of one geometry: free entries of Ω, their log density under the flow, their tempered log p̃.
 
     log p̃ is in the widest precision that is enabled.
     """
     flow = unwrap(flow)
-    geometry = flow.geometry(condition)
     z = jax.random.normal(key, (*flow.shape, num_draws), flow.scatter.dtype)
     L, omega, log_dx = draw_columns(flow, geometry, z)
     log_q = -0.5 * jnp.sum(z**2, 0) - 0.5 * len(z) * np.log(2 * np.pi).astype(z.dtype)

@@ -1,4 +1,4 @@
-"""A compiled chunk of training: gradient steps on random conditions, then one evaluation on fixed ones.
+"""A compiled chunk of training: gradient steps on sets of random conditions in turn, then one evaluation on fixed ones.
 
     θ ← θ − η_i Adam(clip ∇ mean_c E_z[log q_θ − log p̃]),      η_i = η₀ (0.01 + 0.99 (1 + cos πi/N)/2)
 
@@ -16,6 +16,7 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ggmflow.flow.base import MatrixFlow
+from ggmflow.storage.compiling import QUICK_TO_COMPILE
 from ggmflow.train.devices import CONDITIONS, DRAWS, everywhere
 from ggmflow.train.schedule import draw_conditions, learning_rate
 
@@ -45,10 +46,18 @@ class Fixed(NamedTuple):
     log_temperature: Float[Array, ""] | None = None
 
 
+class Inputs(NamedTuple):
+    """Sets of conditions, which steps take in turn, the held-out ones last; and what the flow prepares for them."""
+
+    conditions: Float[Array, "k c 3"]
+    prepared: Any
+
+
 class Shape(NamedTuple):
     """Numbers that are compiled in."""
 
     num_steps: int
+    num_sets: int  # of conditions
     num_conditions: int
     num_draws: int
     learning_rate: float
@@ -68,9 +77,12 @@ def _optimizer(rate: Float[Array, ""] | float) -> optax.GradientTransformation:
     return optax.chain(optax.clip_by_global_norm(_MAX_NORM), optax.scale_by_adam(b2=0.99), optax.scale(-rate))
 
 
-@eqx.filter_jit(donate="all-except-first")
-def run_chunk(fixed: Fixed, state: State, shape: Shape, mesh: Mesh) -> tuple[State, Float[Array, "c m"]]:
+def run_chunk(
+    fixed: Fixed, state: State, shape: Shape, mesh: Mesh, quick: bool = False
+) -> tuple[State, Float[Array, "c m"]]:
     """Take some steps and evaluate the averaged weights.
+
+    Two programs: with a large network inside the loop over the steps, programs of some sizes deadlock on CPUs.
 
     Parameters
     ----------
@@ -80,6 +92,8 @@ def run_chunk(fixed: Fixed, state: State, shape: Shape, mesh: Mesh) -> tuple[Sta
         Before the chunk; its buffers are reused.
     mesh
         Devices.
+    quick
+        Whether to compile quickly, for a training so short that compiling takes longer than running.
 
     Returns
     -------
@@ -88,13 +102,44 @@ def run_chunk(fixed: Fixed, state: State, shape: Shape, mesh: Mesh) -> tuple[Sta
     log_ratio : (c, m)
         log q − log p̃ of the averaged weights on the held-out conditions, with noise that is the same in all chunks.
     """
+    make_inputs, take_steps = _PROGRAMS[quick]
+    return take_steps((fixed, make_inputs(fixed, state.weights, state.step, shape, mesh)), state, shape, mesh)
+
+
+def _make_inputs(fixed: Fixed, weights: Any, done: Array, shape: Shape, mesh: Mesh) -> Inputs:
+    """Inputs of a chunk, from the number of steps done before."""
+    num, log_temperature = shape.num_conditions, fixed.log_temperature
+
+    def one(step: Array) -> Float[Array, "c 3"]:
+        return draw_conditions(_keys(fixed, step)[0], num, fixed.low, fixed.high, log_temperature)
+
+    held_out = fixed.held_out if log_temperature is None else fixed.held_out.at[:, 2].set(log_temperature)
+    conditions = jnp.concatenate(
+        [jax.vmap(one)(done + 1 + jnp.arange(shape.num_sets, dtype=done.dtype)), held_out[None]]
+    )
+    flow: MatrixFlow = eqx.combine(weights, fixed.frozen)
+    prepared = flow.prepare(conditions.reshape(-1, 3))
+    prepared = jax.tree.map(lambda leaf: leaf.reshape(*conditions.shape[:2], *leaf.shape[1:]), prepared)
+    return jax.lax.with_sharding_constraint(Inputs(conditions, prepared), everywhere(mesh))
+
+
+def _take_steps(
+    given: tuple[Fixed, Inputs], state: State, shape: Shape, mesh: Mesh
+) -> tuple[State, Float[Array, "c m"]]:
+    fixed, inputs = given  # one argument, because the others are donated
     gradient_of = _sharded_gradient(fixed.frozen, mesh)
 
-    def step(state: State, evaluate: Array) -> tuple[State, Float[Array, "c m"]]:
+    def step(state: State, number: Array) -> tuple[State, Float[Array, "c m"]]:
         # One body for training and evaluation, so that drawing and differentiating are compiled once.
+        evaluate = number == shape.num_steps
+        chosen = jnp.where(evaluate, shape.num_sets, number % shape.num_sets)
+        conditions, prepared = jax.tree.map(lambda leaf: leaf[chosen], inputs)
         weights = jax.tree.map(lambda a, b: jnp.where(evaluate, a, b), state.average, state.weights)
-        noise, conditions = _inputs(fixed, shape, weights, state.step, evaluate)
-        gradient, log_ratio = gradient_of(weights, noise, conditions)
+        # Evaluations have noise of their own, the same in all chunks.
+        _, noise_key = _keys(fixed, jnp.where(evaluate, 0, state.step + 1))
+        flow: MatrixFlow = eqx.combine(weights, fixed.frozen)
+        noise = flow.draw_noise(noise_key, shape.num_conditions, shape.num_draws)
+        gradient, log_ratio = gradient_of(weights, noise, conditions, prepared)
         rate = learning_rate(shape.learning_rate, state.step, fixed.steps)
         after, usable = _update(state, gradient, rate, shape.averaging)
         kept = jax.tree.map(lambda a, b: jnp.where(usable & ~evaluate, a, b), after, state)
@@ -102,21 +147,20 @@ def run_chunk(fixed: Fixed, state: State, shape: Shape, mesh: Mesh) -> tuple[Sta
         kept = kept._replace(step=state.step + trained, skipped=state.skipped + trained * jnp.where(usable, 0, 1))
         return kept, jnp.where(evaluate, log_ratio, 0.0)
 
-    evaluate = jnp.arange(shape.num_steps + 1) == shape.num_steps
-    state, log_ratios = jax.lax.scan(step, state, evaluate)
+    state, log_ratios = jax.lax.scan(step, state, jnp.arange(shape.num_steps + 1))
     return jax.lax.with_sharding_constraint((state, log_ratios[-1]), everywhere(mesh))
 
 
-def _inputs(
-    fixed: Fixed, shape: Shape, weights: Any, step: Array, evaluate: Array
-) -> tuple[Float[Array, "D c m"], Float[Array, "c 3"]]:
-    """Noise and conditions of a step; evaluations have held-out conditions, and noise of their own."""
-    condition_key, noise_key = jax.random.split(jax.random.fold_in(fixed.key, jnp.where(evaluate, 0, step + 1)))
-    num, log_temperature = shape.num_conditions, fixed.log_temperature
-    conditions = draw_conditions(condition_key, num, fixed.low, fixed.high, log_temperature)
-    grid = fixed.held_out if log_temperature is None else fixed.held_out.at[:, 2].set(log_temperature)
-    flow: MatrixFlow = eqx.combine(weights, fixed.frozen)
-    return flow.draw_noise(noise_key, num, shape.num_draws), jnp.where(evaluate, grid, conditions)
+def _programs(**options: Any) -> tuple[Any, Any]:
+    return eqx.filter_jit(_make_inputs, **options), eqx.filter_jit(_take_steps, donate="all-except-first", **options)
+
+
+_PROGRAMS = {False: _programs(), True: _programs(compiler_options=QUICK_TO_COMPILE)}
+
+
+def _keys(fixed: Fixed, number: Array) -> Array:
+    """Keys of the conditions and of the noise of a step, counted from 1."""
+    return jax.random.split(jax.random.fold_in(fixed.key, number))
 
 
 def _update(state: State, gradient: Any, rate: Float[Array, ""], averaging: float) -> tuple[State, Array]:
@@ -134,43 +178,46 @@ def _update(state: State, gradient: Any, rate: Float[Array, ""], averaging: floa
 
 
 def _sharded_gradient(frozen: Any, mesh: Mesh):
-    """A function of (weights, noise, conditions): the gradient, averaged over devices, and log q − log p̃, (c, m)."""
+    """A function of weights, noise and inputs: the gradient, averaged over devices, and log q − log p̃, (c, m)."""
     arrays, static = eqx.partition(frozen, eqx.is_array)
     same, split = PartitionSpec(), PartitionSpec(CONDITIONS, DRAWS)
 
-    def loss(weights, arrays, noise, conditions):
+    def loss(weights, arrays, noise, conditions, prepared):
         flow: MatrixFlow = eqx.combine(weights, arrays, static)
-        return flow.loss(noise, conditions)
+        return flow.loss(noise, conditions, prepared)
 
     gradient_of_loss = jax.grad(loss, has_aux=True)
 
     # Split by hand, because the compiler would not split loops and factorizations on its own.
-    def gradient_of_part(weights, arrays, noise, conditions):
+    def gradient_of_part(weights, arrays, noise, conditions, prepared):
         d, num = len(frozen.scatter_matrix), len(conditions)
         groups = num // conditions_at_once(num, d) if frozen.n_query < d else 1
-        gradient, log_ratio = _in_groups(gradient_of_loss, groups, weights, arrays, noise, conditions)
+        gradient, log_ratio = _in_groups(gradient_of_loss, groups, weights, arrays, noise, (conditions, prepared))
         # On one device a mean over it would only prevent fusion of the operations before and after.
         return gradient if mesh.size == 1 else jax.lax.pmean(gradient, (CONDITIONS, DRAWS)), log_ratio
 
     # Variation between devices is not checked: loops start from constants, each of which would have to be marked.
-    in_specs = (same, same, PartitionSpec(None, CONDITIONS, DRAWS), PartitionSpec(CONDITIONS))
+    of_condition = PartitionSpec(CONDITIONS)
+    in_specs = (same, same, PartitionSpec(None, CONDITIONS, DRAWS), of_condition, of_condition)
     sharded = jax.shard_map(gradient_of_part, mesh=mesh, in_specs=in_specs, out_specs=(same, split), check_vma=False)
-    return lambda weights, noise, conditions: sharded(weights, arrays, noise, conditions)
+    return lambda weights, noise, conditions, prepared: sharded(weights, arrays, noise, conditions, prepared)
 
 
-def _in_groups(gradient_of_loss, groups: int, weights, arrays, noise, conditions):
+def _in_groups(gradient_of_loss, groups: int, weights, arrays, noise, of_conditions):
     """The mean gradient over groups of conditions that are differentiated one after the other."""
     if groups == 1:
-        return gradient_of_loss(weights, arrays, noise, conditions)
+        return gradient_of_loss(weights, arrays, noise, *of_conditions)
 
     def add(total, given):
-        gradient, log_ratio = gradient_of_loss(weights, arrays, *given)
+        noise, of_conditions = given
+        gradient, log_ratio = gradient_of_loss(weights, arrays, noise, *of_conditions)
         return jax.tree.map(jnp.add, total, gradient), log_ratio
 
     grouped_noise = jnp.moveaxis(noise.reshape(len(noise), groups, -1, noise.shape[2]), 1, 0)
+    grouped = jax.tree.map(lambda leaf: leaf.reshape(groups, -1, *leaf.shape[1:]), of_conditions)
     zero = jax.tree.map(jnp.zeros_like, weights)
-    total, log_ratio = jax.lax.scan(add, zero, (grouped_noise, conditions.reshape(groups, -1, 3)))
-    return jax.tree.map(lambda leaf: leaf / groups, total), log_ratio.reshape(len(conditions), -1)
+    total, log_ratio = jax.lax.scan(add, zero, (grouped_noise, grouped))
+    return jax.tree.map(lambda leaf: leaf / groups, total), log_ratio.reshape(noise.shape[1], -1)
 
 
 def conditions_at_once(num: int, n_features: int) -> int:

@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from paramax import NonTrainable
 
 from ggmflow.flow.base import MatrixFlow
+from ggmflow.storage.compiling import SMALL
 from ggmflow.train.checkpoint import Checkpointer, Progress, identify_run, read_checkpoint
 from ggmflow.train.chunk import Fixed, Shape, State, initial_state, run_chunk
 from ggmflow.train.clock import Clock
@@ -29,6 +30,11 @@ from ggmflow.train.report import Report, summarize
 from ggmflow.train.schedule import condition_grid, cooled_temperature, is_reached
 from ggmflow.train.settings import CHUNK, Settings
 from ggmflow.train.status import Status
+
+# Sets of conditions in a chunk if the flow prepares something for them, which takes about as long as a step, and
+# numbers that are prepared at most.
+_FEW_SETS, _MOST_PREPARED = 7, 2**26
+_SHORT = 400  # steps of a training for which optimized programs do not pay
 
 
 class Trained(NamedTuple):
@@ -73,7 +79,7 @@ def train(
     Parameters
     ----------
     flow
-        An untrained flow.
+        The flow to start from.
     key
         Decides every condition and draw; the same key, the same result.
     low, high
@@ -108,7 +114,9 @@ def train(
     identity = identify_run(key, low, high, settings, flow)
     progress = _start_or_resume(weights, snapshots, checkpoint, identity, clock)
     check_agreement(hashlib.sha256(repr((identity, progress.history)).encode()).digest(), mesh)
-    run = _Run(settings, snapshots, mesh, _fixed_arrays(frozen, key, low, high, settings, mesh))
+    quick = settings.steps <= _SHORT and flow.n_entries <= SMALL and mesh.devices.flat[0].platform == "cpu"
+    num_sets = CHUNK if flow.without_shipped() is None else _few_sets(flow, settings)
+    run = _Run(settings, snapshots, mesh, _fixed_arrays(frozen, key, low, high, settings, mesh), num_sets, quick)
     writer = Checkpointer(checkpoint if jax.process_index() == 0 else None, identity)
     progress = _replicate_progress(progress, mesh)
     status, compiled = Status.FINISHED, False
@@ -148,6 +156,8 @@ class _Run(NamedTuple):
     snapshot_at: tuple[float, ...]
     mesh: Mesh
     fixed: Fixed
+    num_sets: int
+    quick: bool
 
     @property
     def num_chunks(self) -> int:
@@ -168,8 +178,9 @@ class _Run(NamedTuple):
         fixed = self.fixed
         if temperature is not None:
             fixed = fixed._replace(log_temperature=replicate(jnp.float32(np.log(temperature)), self.mesh))
-        shape = Shape(CHUNK, settings.num_conditions, settings.num_draws, settings.learning_rate, settings.averaging)
-        return run_chunk(fixed, state, shape, self.mesh)
+        sizes = (CHUNK, self.num_sets, settings.num_conditions, settings.num_draws)
+        shape = Shape(*sizes, settings.learning_rate, settings.averaging)
+        return run_chunk(fixed, state, shape, self.mesh, self.quick)
 
     def advance(self, progress: Progress, chunk: int, state: State, log_ratio: Float[np.ndarray, "c m"]) -> Progress:
         """The progress after a chunk."""
@@ -199,6 +210,11 @@ class _Run(NamedTuple):
         kept = {each: complete(progress.snapshots[each]) for each in self.reached(progress.history)}
         status = Status.FAILED if progress.best_chunk == 0 else status
         return Trained(complete(progress.best), kept, progress.history, status)
+
+
+def _few_sets(flow: MatrixFlow, settings: Settings) -> int:
+    prepared = 8 * len(flow.scatter_matrix) * flow.n_query * settings.num_conditions  # numbers of a set
+    return int(np.clip(_MOST_PREPARED // prepared - 1, 1, min(_FEW_SETS, CHUNK)))
 
 
 def _num_chunks(settings: Settings) -> int:
