@@ -1,6 +1,7 @@
 """Command line of `experiments.pretrain`: `train` the network, `measure` what it reaches."""
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,9 @@ def add_measure(parser: argparse.ArgumentParser) -> None:
 
 
 def _train(options: argparse.Namespace) -> None:
+    # With as many threads as a machine of two cores has, the gradient of the network deadlocks in XLA for some sizes.
+    # JAX reads this when it first computes.
+    os.environ.setdefault("NPROC", "16")
     options.state.parent.mkdir(parents=True, exist_ok=True)
     state = train(options.state, options.chunks, options.rate, first=options.first)
     arrays: dict[str, Any] = arrays_of_network(state.average)

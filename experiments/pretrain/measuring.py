@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from paramax import unwrap
 from rich.console import Console
 from rich.table import Table
 
@@ -93,7 +94,7 @@ def _sample(network: CorrectionNetwork, S: Array, n: Array, condition: Array, ke
         parts,
         is_leaf=lambda leaf: leaf is None,
     )
-    _, log_q, log_p = sample_columns(flow, key, condition, num_draws)
+    _, log_q, log_p = sample_columns(flow, key, unwrap(flow).geometry(condition), num_draws)
     return log_p - log_q
 
 

@@ -50,11 +50,13 @@ SIZES = [
     Size(3, 3, 48, 0.05),
     Size(7, 7, 40, 0.12),
     Size(11, 11, 28, 0.15),
-    Size(15, 15, 24, 0.25),
-    Size(21, 21, 14, 0.16),
+    Size(15, 15, 24, 0.22),
+    Size(21, 21, 14, 0.14),
     Size(32, 32, 6, 0.13),
-    Size(24, 4, 24, 0.08),
-    Size(96, 5, 6, 0.06),
+    Size(60, 60, 2, 0.06),
+    Size(100, 100, 1, 0.02),
+    Size(24, 4, 24, 0.06),
+    Size(96, 5, 6, 0.05),
 ]
 
 
@@ -203,4 +205,7 @@ def read_state(path: Path) -> State:
     """A state that `write_state` stored."""
     leaves, structure = jax.tree.flatten(initial_state())
     with np.load(path, allow_pickle=False) as arrays:
-        return jax.tree.unflatten(structure, [jnp.asarray(arrays[f"{k:03d}"]) for k in range(len(leaves))])
+        stored = [jnp.asarray(arrays[f"{k:03d}"]) for k in range(len(leaves))]
+    if [leaf.shape for leaf in leaves] != [leaf.shape for leaf in stored]:
+        raise ValueError(f"{path} is the state of another network")
+    return jax.tree.unflatten(structure, stored)

@@ -26,6 +26,11 @@ CASES = {
 every_case = pytest.mark.parametrize("name", [pytest.param("T in a range", marks=pytest.mark.slow), "blanket, T = 1"])
 
 
+def draws_at(flow, key, condition, num_draws):
+    """Draws under one condition."""
+    return sample_columns(flow, key, flow.geometry(condition), num_draws)
+
+
 @cache
 def prepared(name, double):
     """A flow with every learned parameter away from zero, two conditions; `double` keeps precisions apart."""
@@ -142,7 +147,7 @@ def test_densities_of_draws(name):
     """log q is the noise's density less the log determinant, and that through the inverse; log p̃ is the target's."""
     flow, conditions = prepared(name, True)
     key, num_draws = jax.random.key(5), NUM_DRAWS * len(conditions)
-    entries, log_q, log_p = jit(sample_columns)(flow, key, conditions[0], num_draws)
+    entries, log_q, log_p = jit(draws_at)(flow, key, conditions[0], num_draws)
     z, each = noise_of(key, flow, num_draws), jnp.repeat(conditions[:1], num_draws, 0)
     omega, log_det = run_forward(flow, z, each)
     inverse_log_q, target_log_p = log_densities(flow, entries.T, each)
@@ -157,7 +162,7 @@ def test_densities_of_draws_in_single_precision():
     """The precision of fits: densities agree to 1e-3 nats, and draws 30 sd out on every coordinate are finite."""
     flow, conditions = prepared("T in a range", False)
     key, num_draws = jax.random.key(5), NUM_DRAWS * len(conditions)
-    run = jit(sample_columns)
+    run = jit(draws_at)
     entries, log_q, log_p = run(flow, key, conditions[0], num_draws)
     assert {value.dtype.name for value in (entries, log_q, log_p)} == {"float32"}
     z, each = noise_of(key, flow, num_draws), jnp.repeat(conditions[:1], num_draws, 0)
@@ -180,7 +185,7 @@ def test_the_size_of_blocks_of_rows_does_not_matter(n_query, monkeypatch):
     drawn = []
     for size in (7, 1, 3):
         monkeypatch.setattr(structured_drawing, "_BLOCK", size)
-        drawn.append(jit(lambda *a: sample_columns(*a))(flow, jax.random.key(1), condition, 5))
+        drawn.append(jit(lambda *a: draws_at(*a))(flow, jax.random.key(1), condition, 5))
     for other in drawn[1:]:
         for one, same in zip(drawn[0], other, strict=True):
             np.testing.assert_allclose(same, one, rtol=1e-9, atol=1e-11)
@@ -198,7 +203,7 @@ def test_without_a_penalty_the_untrained_flow_is_a_wishart_distribution(n_query)
     X = np.random.default_rng(0).normal(size=(n, d)) @ np.random.default_rng(1).normal(size=(d, d))
     S = X.T @ X
     flow = StructuredColumns(jax.random.key(0), S, n, n_query, (-14.0, 0.5, 0.0), (-14.0, 1.0, 0.0))
-    _, log_q, log_p = jit(sample_columns)(flow, jax.random.key(1), jnp.asarray([-14.0, 0.7, 0.0]), num_draws)
+    _, log_q, log_p = jit(draws_at)(flow, jax.random.key(1), jnp.asarray([-14.0, 0.7, 0.0]), num_draws)
     Psi = S + lam * np.eye(d)
     log_Z = log_wishart(n, Psi)
     if n_query < d:  # the rest, Ω₂₂.₁, is a Wishart too

@@ -10,7 +10,7 @@ import pytest
 from paramax import unwrap
 
 from ggmflow.flow.structured_columns import StructuredColumns
-from ggmflow.flow.structured_geometry import geometry_at
+from ggmflow.flow.structured_geometry import geometry_at, shipped_at
 from ggmflow.flow.structured_gradient import path_derivative_loss, sample_columns
 from ggmflow.flow.structured_network import (
     arrays_of_network,
@@ -26,12 +26,17 @@ CONDITIONS = jnp.array([[0.3, 0.6, -0.5], [1.5, 1.1, 0.0]], jnp.float32)
 NUM_DRAWS = 2
 
 
+def draws_at(flow, key, condition, num_draws):
+    """Draws under one condition."""
+    return sample_columns(flow, key, flow.geometry(condition), num_draws)
+
+
 @cache
 def moved_network():
     """A network with all weights away from zero."""
     rng = np.random.default_rng(3)
     start = initial_network(jax.random.key(0))
-    return jax.tree.map(lambda leaf: (leaf + 0.1 * rng.normal(size=leaf.shape)).astype(np.float32), start)
+    return jax.tree.map(lambda leaf: (leaf + 0.05 * rng.normal(size=leaf.shape)).astype(np.float32), start)
 
 
 def make_flow(S, n, n_query, network):
@@ -111,10 +116,31 @@ def log_targets(flow, entries, conditions):
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("n_query", [4, 2])
+def test_what_is_prepared_changes_no_loss(n_query):
+    """Training computes the network's outputs in another program: losses and gradients are the same."""
+    S, n = table()
+    flow, conditions = make_flow(S, n, n_query, moved_network()), CONDITIONS.astype(float)
+    z = jax.random.normal(jax.random.key(7), (*flow.shape, len(conditions), NUM_DRAWS))
+    prepared = jax.vmap(lambda condition: shipped_at(unwrap(flow), condition))(conditions)
+
+    def run(prepared):
+        (_, log_ratio), gradient = jit(eqx.filter_value_and_grad(path_derivative_loss, has_aux=True))(
+            flow, z, conditions, prepared
+        )
+        return [log_ratio, *jax.tree.leaves(gradient.learned)]
+
+    one, other = run(prepared), run(None)
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
+    assert max(np.abs(leaf).max() for leaf in one[1:] if leaf.size) > 1e-3
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("n_query", [4, 2])
 def test_density_of_draws_agrees_with_the_inverse(n_query):
     S, n = table()
     flow, condition = make_flow(S, n, n_query, moved_network()), CONDITIONS[0].astype(float)
-    entries, log_q, log_p = jit(sample_columns)(flow, jax.random.key(5), condition, 3)
+    entries, log_q, log_p = jit(draws_at)(flow, jax.random.key(5), condition, 3)
     each = jnp.repeat(condition[None], 3, 0)
     z = jax.random.normal(jax.random.key(5), (*flow.shape, 3)).T
     through_inverse, same = ratio(flow, flow, z, each)

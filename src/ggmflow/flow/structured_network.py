@@ -9,7 +9,12 @@ with weights from the network.
 
 A round improves estimates x̄ of all entries (in units of σ, from the cusp) by two conditional means of each given the
 others, shrunken by the penalty; and it lets an entry see the features of its row, its column, its neighbours and the
-fill-in. All rounds share their weights. `python -m experiments.pretrain` trains them.
+fill-in. It also improves estimates of ℓ and of the forces Γ of the penalty, Γ_ij = −d(λ|ω_ij|^q)/dω_ij in the mean,
+with which the mode of the posterior satisfies, as far as a round can tell,
+
+    ((S + λI − Γ)L)_ij = 0  for i > j,      ((S + λI − Γ)L)_jj = k_j/ℓ_j.
+
+All rounds share their weights. `python -m experiments.pretrain` trains them.
 """
 
 from functools import cache
@@ -23,13 +28,13 @@ from jaxtyping import Array, Float
 from ggmflow.flow.transport import shrink
 from ggmflow.storage.package_files import package_file
 
-NUM_ROUNDS = 4
+NUM_ROUNDS = 8
 _WIDTH, _HIDDEN, _MESSAGES = 32, 64, 8
 _ROW_FEATURES, _ENTRY_FEATURES, _ROUND_FEATURES = 12, 24, 9
-_ROUND_OUTPUTS = _WIDTH + 4  # and the weights of the new estimate
-_EVEN, _SHIFT, _NOISE_SHIFT, _COUPLINGS = 3, 6, 4, 3
-_DIAGONAL = 2
-_LARGEST = 1e4  # estimates, in units of σ
+_ROUND_OUTPUTS = _WIDTH + 6  # and the weights of the new estimates
+_EVEN, _SHIFT, _NOISE_SHIFT, _COUPLINGS = 3, 7, 4, 3
+_DIAGONAL = 3
+_LARGEST, _FARTHEST = 1e4, 1.5  # estimates in units of σ, and of log ℓ from its typical value
 
 PerEntry = Float[Array, "d s ..."]
 
@@ -174,18 +179,18 @@ def log_ridge(network: CorrectionNetwork, table: Tempered, s: int) -> Float[Arra
 
 def entry_corrections(
     network: CorrectionNetwork, table: Tempered, factors: Factors
-) -> tuple[Float[Array, "5 d s"], Couplings]:
-    """Corrections of all entries (log σ, δ, log κ, log scale and shift of the noise), and their couplings."""
+) -> tuple[Float[Array, "5 d s"], Float[Array, "3 d s"]]:
+    """Corrections of all entries (log σ, δ, log κ, log scale and shift of the noise), and weights of `couplings`."""
     view = _entries(table, factors)
     h = network.first(_features(table, factors, view))
 
     def one_round(carry, _):
         return _round(network, table, factors, view, *carry), None
 
-    start = (h, jnp.zeros_like(view.log_kappa), _columns_of(view, jnp.zeros_like(view.log_kappa)))
-    (h, x, L), _ = jax.lax.scan(one_round, start, None, length=NUM_ROUNDS)
-    means = _conditional_means(table, factors, view, L)
-    return _outputs(network, table, factors, view, h, x, means)
+    zero = jnp.zeros_like(view.log_kappa)
+    start = (h, _Estimates(zero, _columns_of(view, zero, view.ell), zero))
+    (h, found), _ = jax.lax.scan(one_round, start, None, length=NUM_ROUNDS)
+    return _outputs(network, table, factors, view, h, found)
 
 
 # ------------------------------------------------------------------------------------------------ features and rounds
@@ -202,15 +207,24 @@ class _Entries(NamedTuple):
     near: Array  # (d, d), squared partial correlations
 
 
+class _Estimates(NamedTuple):
+    """What the rounds improve; (d, s) each."""
+
+    x: Array  # x̄
+    L: Array
+    force: Array  # Γ, below the diagonal
+
+
 class _Means(NamedTuple):
     """Two conditional means of every entry from its cusp, in units of σ, and both shrunken; (d, s) each."""
 
     cusp: Array
     above: Array  # given the entries above
-    others: Array  # given all others of the column
+    others: Array  # given all others of the column, and the forces on later ones
     shrunk: Array
     log_odds: Array
     shrunk_others: Array
+    force: Array  # on the entry, at its shrunken mean given the others
 
 
 def _correlations(table: Tempered) -> Float[Array, "d d"]:
@@ -271,35 +285,44 @@ def _features(table: Tempered, factors: Factors, view: _Entries) -> Float[Array,
     return jnp.stack(features, -1)
 
 
-def _columns_of(view: _Entries, below: Float[Array, "d s"]) -> Float[Array, "d s"]:
-    """L with typical ℓ_j on the diagonal."""
-    s = len(view.ell)
-    return jnp.where(view.below, below, 0.0).at[jnp.arange(s), jnp.arange(s)].set(view.ell)
+def _columns_of(view: _Entries, below: Float[Array, "d s"], ell: Float[Array, " s"]) -> Float[Array, "d s"]:
+    index = jnp.arange(len(ell))
+    return jnp.where(view.below, below, 0.0).at[index, index].set(ell)
 
 
-def _conditional_means(table: Tempered, factors: Factors, view: _Entries, L: Float[Array, "d s"]) -> _Means:
-    s, a = len(view.ell), jnp.diagonal(factors.A)[:, None]
-    fill = jnp.where(view.below, L @ L[:s].T - view.ell * L, 0.0)
-    cusp = -fill / view.ell
+def _forces(force: Float[Array, "d s"]) -> Float[Array, "d d"]:
+    """Γ, symmetric; zero where both variables are not of the query."""
+    whole = jnp.pad(force, ((0, 0), (0, force.shape[0] - force.shape[1])))
+    return whole + whole.T
+
+
+def _conditional_means(table: Tempered, factors: Factors, view: _Entries, found: _Estimates) -> _Means:
+    L, s, a = found.L, len(view.ell), jnp.diagonal(factors.A)[:, None]
+    ell = jnp.diagonal(L[:s])
+    fill = jnp.where(view.below, L @ L[:s].T - ell * L, 0.0)
+    cusp = -view.sigma * _bounded(fill / ell / view.sigma)
     above = (view.sigma / a) ** 2 * (L - a * (factors.U.T @ L))
     root = jnp.sqrt(table.diagonal)[:, None]
-    others = L - (table.scatter @ L + table.lam * L) / root**2
+    pulled = _forces(found.force) @ L - found.force * ell  # without the entry's own force
+    others = L - (table.scatter @ L + table.lam * L - pulled) / root**2
     delta, delta_others = ((jnp.where(view.below, mean - cusp, 0.0)) for mean in (above, others))
     q = jnp.broadcast_to(table.q, view.log_kappa.shape)
-    shrunk, log_odds = shrink(_bounded(delta / view.sigma), view.log_kappa, q)
-    narrow = jnp.log(table.lam) + table.q * (jnp.log(view.ell) - jnp.log(root))
-    shrunk_others, _ = shrink(_bounded(delta_others * root), narrow, q)
-    unit = 1 / (root * view.sigma)
-    return _Means(cusp, delta / view.sigma, delta_others / view.sigma, shrunk, log_odds, shrunk_others * unit)
+    log_kappa = view.log_kappa + table.q * jnp.log(ell / view.ell)
+    shrunk, log_odds = shrink(_bounded(delta / view.sigma), log_kappa, q)
+    narrow = jnp.log(table.lam) + table.q * (jnp.log(ell) - jnp.log(root))
+    mean = _bounded(delta_others * root)
+    shrunk_others, _ = shrink(mean, narrow, q)
+    unit, force = 1 / (root * view.sigma), (shrunk_others - mean) * root / ell
+    return _Means(cusp, delta / view.sigma, mean * unit, shrunk, log_odds, shrunk_others * unit, force)
 
 
 def _bounded(x: PerEntry) -> PerEntry:
     return jnp.clip(x, -_LARGEST, _LARGEST)
 
 
-def _round(network: CorrectionNetwork, table: Tempered, factors: Factors, view: _Entries, h, x, L):
-    """Features, estimates and columns after one more round."""
-    means = _conditional_means(table, factors, view, L)
+def _round(network: CorrectionNetwork, table: Tempered, factors: Factors, view: _Entries, h: Array, found: _Estimates):
+    """Features and estimates after one more round."""
+    x, means = found.x, _conditional_means(table, factors, view, found)
     message = jnp.where(view.below[..., None], h @ network.message.T, 0.0)
     sent, log_square = message[..., :-1], message[..., -1]
     received = _exchange(view, sent)
@@ -324,7 +347,16 @@ def _round(network: CorrectionNetwork, table: Tempered, factors: Factors, view: 
     parts, size = jax.nn.softmax(out[..., :3] + jnp.array([0.0, 2.0, 0.0], h.dtype)), out[..., 3]
     x = jnp.sum(parts * jnp.stack([x, means.shrunk, means.shrunk_others], -1), -1) * jax.nn.sigmoid(2 + size)
     x = _bounded(jnp.where(view.below, x, 0.0))
-    return h + out[..., 4:], x, _columns_of(view, means.cusp + view.sigma * x)
+    force = jnp.where(view.below, jnp.tanh(out[..., 4]) * means.force, 0.0)
+    L, index = means.cusp + view.sigma * x, jnp.arange(len(view.ell))
+    # ψℓ + b = k/ℓ, from the second equation above
+    b = jnp.sum(jnp.where(view.below, (table.scatter[:, : len(view.ell)] - force) * L, 0.0), 0)
+    psi, ell = table.diagonal[: len(view.ell)], jnp.diagonal(found.L[: len(view.ell)])
+    root = jnp.sqrt(b * b + 4 * psi * factors.degrees)
+    solution = jnp.where(b > 0, 2 * factors.degrees / (root + b), (root - b) / (2 * psi))
+    log_ell = jnp.log(ell / view.ell) + jnp.tanh(out[index, index, 5]) * jnp.log(solution / ell)
+    ell = view.ell * jnp.exp(jnp.clip(log_ell, -_FARTHEST, _FARTHEST))
+    return h + out[..., 6:], _Estimates(x, _columns_of(view, L, ell), force)
 
 
 def _exchange(view: _Entries, sent: Float[Array, "d s m"]) -> Float[Array, "d s 4m"]:
@@ -339,9 +371,15 @@ def _exchange(view: _Entries, sent: Float[Array, "d s m"]) -> Float[Array, "d s 
     return jnp.concatenate([in_column, in_row, *means], -1)
 
 
-def _outputs(network: CorrectionNetwork, table: Tempered, factors: Factors, view: _Entries, h, x, means: _Means):
-    out = network.entry(h)
+def _outputs(
+    network: CorrectionNetwork, table: Tempered, factors: Factors, view: _Entries, h: Array, found: _Estimates
+):
+    out, x, means = network.entry(h), found.x, _conditional_means(table, factors, view, found)
     even, shift, noise_shift, coupling = jnp.split(out, np.cumsum([_EVEN, _SHIFT, _NOISE_SHIFT]), axis=-1)
+    # The shift with which the entry's law, given those above, has the slope of its law given all others at x̄. Where x̄
+    # is the mode, as at low temperatures, all entries together then have theirs there.
+    inflation = (factors.scale**2 * table.diagonal)[:, None]
+    matched = x - means.above + inflation * (means.others - x)
     odd = [
         jnp.tanh(x / 2),
         jnp.tanh(view.shift / 2),
@@ -351,17 +389,21 @@ def _outputs(network: CorrectionNetwork, table: Tempered, factors: Factors, view
         _bounded(x - means.shrunk),
     ]
     odd = jnp.stack(odd, -1)
-    index = jnp.arange(len(view.ell))
-    delta, noise = jnp.sum(shift * odd, -1), jnp.sum(noise_shift * odd[..., :_NOISE_SHIFT], -1)
+    index, share = jnp.arange(len(view.ell)), jnp.tanh(shift[..., -1])
+    delta = jnp.sum(shift[..., :-1] * odd, -1) + share * _bounded(matched)
+    noise = jnp.sum(noise_shift * odd[..., :_NOISE_SHIFT], -1)
     entries = jnp.stack([even[..., 0], delta, even[..., 1], even[..., 2], noise])
-    on_diagonal = network.diagonal(h[index, index])
-    correction = jnp.where(view.below, entries, 0.0).at[:2, index, index].set(on_diagonal.T)
-    return correction, _couplings(factors, view, coupling)
+    spread, move, share = network.diagonal(h[index, index]).T
+    # `structured_entries.diagonal_entry`: ℓ^{2/3} is linear in the shift
+    width = jnp.sqrt(2 / (9 * factors.degrees))
+    move += jnp.tanh(share) * (jnp.exp(jnp.log(jnp.diagonal(found.L[: len(index)]) / view.ell) / 1.5) - 1) / width
+    correction = jnp.where(view.below, entries, 0.0).at[:2, index, index].set(jnp.stack([spread, move]))
+    return correction, jnp.where(view.below, jnp.moveaxis(coupling, -1, 0), 0.0)
 
 
-def _couplings(factors: Factors, view: _Entries, coupling: Float[Array, "d s 3"]) -> Couplings:
+def couplings(factors: Factors, weights: Float[Array, "3 d s"]) -> Couplings:
     """If the ridge of a later row pulled it to its cusp, δ_ij would move by −Σ_{k>i} (σ_i/a_i) A_ki ρ_k σ_k f_kj."""
     A, a, scale = factors.A, jnp.diagonal(factors.A), factors.scale
     matrix = -jnp.tril(A, -1) * (factors.ridge * scale)[:, None] * (scale / a)
-    gate, out, diagonal = (jnp.where(view.below, coupling[..., k], 0.0) for k in range(_COUPLINGS))
+    gate, out, diagonal = weights
     return Couplings(matrix, jax.nn.sigmoid(gate), out, diagonal * jax.lax.rsqrt(factors.degrees))
