@@ -182,7 +182,7 @@ def test_an_interrupted_fit_keeps_the_best_model_and_can_be_resumed(tmp_path, mo
     assert resumed.lam_ == whole.lam_
     draws = [fitted.posterior(2.0, 0.5).sample(20, random_state=0) for fitted in (resumed, whole)]
     np.testing.assert_array_equal(*draws)
-    with pytest.raises(ValueError, match="no checkpoint of this fit: data, settings or random_state differ"):
+    with pytest.raises(ValueError, match="no checkpoint of this fit: data, settings, random_state or"):
         quick(steps=steps).fit(TABLE * [1, 1, 1, -1] + np.arange(20)[:, None] % 3, checkpoint=path)
 
 

@@ -35,7 +35,7 @@ def test_a_prior_is_stored_on_disk(tmp_path, monkeypatch):
     monkeypatch.setattr("ggmflow.evidence.prior._STEPS", 25)
     _read_or_train(4, 4, ranges, False)
     assert not (tmp_path / "priors").exists()  # a start that is good is not stored, but made again
-    monkeypatch.setattr("ggmflow.posterior.start.GOOD", 1.1)
+    monkeypatch.setattr("ggmflow.posterior.start.GOOD", 0.0)
     first = _read_or_train(4, 4, ranges, False)
     (path,) = (tmp_path / "priors").iterdir()
 

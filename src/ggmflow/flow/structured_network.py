@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ggmflow.flow.perceptron import Perceptron, initial_perceptron
 from ggmflow.flow.transport import shrink
 from ggmflow.storage.package_files import package_file
 
@@ -37,20 +38,6 @@ _DIAGONAL = 3
 _LARGEST, _FARTHEST = 1e4, 1.5  # estimates in units of σ, and of log ℓ from its typical value
 
 PerEntry = Float[Array, "d s ..."]
-
-
-class Perceptron(NamedTuple):
-    """Weights of a layer with silu and a linear layer."""
-
-    weight_1: Float[Array, "hidden in"]
-    bias_1: Float[Array, " hidden"]
-    weight_2: Float[Array, "out hidden"]
-    bias_2: Float[Array, " out"]
-
-    def __call__(self, x: Float[Array, "... in"]) -> Float[Array, "... out"]:
-        """Apply both layers to the last axis."""
-        hidden = jax.nn.silu(x @ self.weight_1.T + self.bias_1)
-        return hidden @ self.weight_2.T + self.bias_2
 
 
 class CorrectionNetwork(NamedTuple):
@@ -123,13 +110,7 @@ def initial_network(key: Array) -> CorrectionNetwork:
     keys = jax.random.split(key, 6)
 
     def perceptron(key: Array, num_in: int, num_out: int, scale: float) -> Perceptron:
-        key_1, key_2 = jax.random.split(key)
-        return Perceptron(
-            jax.random.normal(key_1, (_HIDDEN, num_in)) / num_in**0.5,
-            jnp.zeros(_HIDDEN),
-            scale * jax.random.normal(key_2, (num_out, _HIDDEN)) / _HIDDEN**0.5,
-            jnp.zeros(num_out),
-        )
+        return initial_perceptron(key, (num_in, _HIDDEN, num_out), scale)
 
     messages = 4 * _MESSAGES
     return CorrectionNetwork(
@@ -210,21 +191,21 @@ class _Entries(NamedTuple):
 class _Estimates(NamedTuple):
     """What the rounds improve; (d, s) each."""
 
-    x: Array  # x̄
+    x: Array  # x̄, in units of σ
     L: Array
     force: Array  # Γ, below the diagonal
 
 
 class _Means(NamedTuple):
-    """Two conditional means of every entry from its cusp, in units of σ, and both shrunken; (d, s) each."""
+    """Two conditional means of every entry from its cusp, and both shrunken, in units of σ; (d, s) each."""
 
-    cusp: Array
+    cusp: Array  # in units of L
     above: Array  # given the entries above
     others: Array  # given all others of the column, and the forces on later ones
     shrunk: Array
     log_odds: Array
     shrunk_others: Array
-    force: Array  # on the entry, at its shrunken mean given the others
+    force: Array  # of the penalty on ω, at the shrunken mean given the others
 
 
 def _correlations(table: Tempered) -> Float[Array, "d d"]:
