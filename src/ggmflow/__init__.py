@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ggmflow.posterior.posterior import PoorFitWarning, Posterior
     from ggmflow.report import write_report
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     # data

@@ -66,23 +66,36 @@ def test_export_of_a_finished_run(run):
 
 
 def resume(run):
-    """Resume a run of that version; a real user would be told first that another version began it."""
-    record = json.loads((run / RECORD).read_text(encoding="utf-8")) | {"versions": archive.versions()}
-    (run / RECORD).write_text(json.dumps(record), encoding="utf-8")
+    """Resume a run of that version, with its data and parameters."""
+    record = json.loads((run / RECORD).read_text(encoding="utf-8"))
     ranges = {name: tuple(value) for name, value in record["parameters"].items() if isinstance(value, list)}
     model = gf.GraphicalFlow(**record["parameters"] | ranges, progress=False)
     source = describe_file(FILES / "table.csv") | {"delimiter": ",", "decimal": ".", "drop": []}
     return fit_run(model, Scatter.from_data(FILES / "table.csv"), run, source, record["command"], resume=True)
 
 
+def with_present_versions(run):
+    """The same run as if this version had begun it."""
+    record = json.loads((run / RECORD).read_text(encoding="utf-8")) | {"versions": archive.versions()}
+    (run / RECORD).write_text(json.dumps(record), encoding="utf-8")
+    return run
+
+
 def test_resuming_a_finished_run_loads_it(run):
     """Its record has no `pretrained`, which did not exist then."""
     assert "pretrained" not in read_record(run)["parameters"]
-    assert resume(run).n_iter_ == 400
+    assert resume(with_present_versions(run)).n_iter_ == 400
 
 
-def test_interrupted_run_is_not_resumed_from_its_checkpoint(tmp_path):
-    """Its flow had another transport, so its corrections would not fit."""
+def test_an_interrupted_run_is_resumed_by_its_own_version_only(tmp_path):
+    """As in 0.1.0 itself: other versions train other flows. The message says which version, and how to begin again."""
+    run = shutil.copytree(FILES / "interrupted", tmp_path / "run")
+    with pytest.raises(RunError, match=r"ggmflow was 0\.1\.0 and is") as caught:
+        resume(run)
+    assert "force" in str(caught.value)
+
+
+def test_a_checkpoint_of_another_flow_is_refused_even_if_the_record_does_not_say_so(tmp_path):
     run = shutil.copytree(FILES / "interrupted", tmp_path / "run")
     with pytest.raises(RunError, match=r"cannot be resumed.*the version of ggmflow differ"):
-        resume(run)
+        resume(with_present_versions(run))
