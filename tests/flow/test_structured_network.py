@@ -53,7 +53,7 @@ def make_flow(S, n, n_query, network):
         pretrained=network,
     )
     flow = jax.tree.map(lambda leaf: leaf.astype(float) if eqx.is_inexact_array(leaf) else leaf, flow)
-    return eqx.tree_at(lambda each: each.pretrained, flow, flow.pretrained.tree)
+    return flow if network is None else eqx.tree_at(lambda each: each.pretrained, flow, flow.pretrained.tree)
 
 
 @cache
@@ -79,12 +79,13 @@ def ratio(drawing, scoring, z, conditions):
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("n_query", [4, 2])
 def test_gradient_in_the_weights_is_the_path_derivative(n_query):
-    """Against central differences along one direction for each array of weights."""
+    """Against central differences along one direction for each array of weights; conditions count by √(T/T_max)."""
     S, n = table()
     flow, conditions, step = make_flow(S, n, n_query, moved_network()), CONDITIONS.astype(float), 1e-5
     z = jax.random.normal(jax.random.key(7), (*flow.shape, len(conditions), NUM_DRAWS))
     (_, log_ratio), gradient = jit(eqx.filter_value_and_grad(path_derivative_loss, has_aux=True))(flow, z, conditions)
     flat, each = z.reshape(len(z), -1).T, jnp.repeat(conditions, NUM_DRAWS, 0)
+    weight = np.exp(0.5 * np.asarray(each[:, 2]))
     leaves, structure = jax.tree.flatten(flow.pretrained)
 
     def loss(leaves):
@@ -97,7 +98,8 @@ def test_gradient_in_the_weights_is_the_path_derivative(n_query):
     assert len(gradients) == len(leaves) == 21
     for k, leaf in enumerate(leaves):
         direction = np.random.default_rng(k).normal(size=leaf.shape)
-        ends = [np.mean(loss([*leaves[:k], leaf + sign * step * direction, *leaves[k + 1 :]])) for sign in (1, -1)]
+        moved = ([*leaves[:k], leaf + sign * step * direction, *leaves[k + 1 :]] for sign in (1, -1))
+        ends = [np.mean(weight * loss(each)) for each in moved]
         found = np.sum(gradients[k] * direction)
         np.testing.assert_allclose(found, (ends[0] - ends[1]) / (2 * step), rtol=1e-4, atol=1e-5, err_msg=str(k))
 
@@ -184,13 +186,13 @@ def test_units_do_not_matter():
 
 def test_a_network_without_corrections_is_the_plain_flow():
     S, n = table()
-    plain = make_flow(S, n, 4, moved_network())
-    silent = eqx.tree_at(lambda each: each.pretrained, plain, without_corrections(plain.pretrained))
-    geometry = geometry_at(unwrap(silent), CONDITIONS[1])
-    none = geometry_at(eqx.tree_at(lambda each: each.pretrained, unwrap(plain), None), CONDITIONS[1])
+    one, other = (
+        geometry_at(unwrap(make_flow(S, n, 4, network)), CONDITIONS[1].astype(float))
+        for network in (without_corrections(moved_network()), None)
+    )
     for name in ("A", "U", "scale", "correction"):
-        np.testing.assert_array_equal(getattr(geometry, name), getattr(none, name))
-    assert not np.any(geometry.couplings.out) and not np.any(geometry.couplings.diagonal)
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    assert not np.any(one.couplings.out) and not np.any(one.couplings.diagonal)
 
 
 def test_arrays_give_the_same_network():

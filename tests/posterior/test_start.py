@@ -165,7 +165,7 @@ def test_two_hundred_variables():
 
 def start_with(elbo, variance):
     """A start with given ELBOs and variances, eight of them at the highest temperature."""
-    return start.Start(None, False, start.Report(0, 0, 0.0, 1.0, 0), np.array(elbo, float), np.array(variance, float))
+    return start.Start(None, start.Report(0, 0, 0.0, 1.0, 0), np.array(elbo, float), np.array(variance, float))
 
 
 def test_warm_and_cold_conditions_must_be_good_both():

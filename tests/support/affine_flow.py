@@ -43,8 +43,12 @@ class AffineFlow(MatrixFlow):
     def shipped_sizes(self):
         return ()
 
+    @property
+    def has_shipped(self):
+        return False
+
     def without_shipped(self):
-        return None
+        return self
 
     @staticmethod
     def memory(n_features, n_query):
@@ -57,10 +61,10 @@ class AffineFlow(MatrixFlow):
     def draw_noise(self, key, num_conditions, num_draws):
         return jax.random.normal(key, (self.n_entries, num_conditions, num_draws))
 
-    def prepare(self, conditions):
+    def prepare(self, condition):
         return None
 
-    def at(self, condition):
+    def at(self, condition, prepared=None):
         return None
 
     @full_precision

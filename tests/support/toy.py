@@ -61,8 +61,12 @@ class Toy(MatrixFlow):
     def shipped_sizes(self):
         return ()
 
+    @property
+    def has_shipped(self):
+        return False
+
     def without_shipped(self):
-        return None
+        return self
 
     @staticmethod
     def memory(n_features, n_query):
@@ -75,10 +79,10 @@ class Toy(MatrixFlow):
     def draw_noise(self, key, num_conditions, num_draws):
         return self.make_noise(self, key, num_conditions, num_draws)
 
-    def prepare(self, conditions):
+    def prepare(self, condition):
         return None
 
-    def at(self, condition):
+    def at(self, condition, prepared=None):
         return None
 
     def loss(self, noise, conditions, prepared):

@@ -84,7 +84,7 @@ def save(path: str | os.PathLike[str], model: FittedModel) -> None:
     header = {
         "kind": "model",
         "architecture": model.flow.architecture,  # the parameter may have been changed since
-        "pretrained": model.flow.without_shipped() is not None,
+        "pretrained": model.flow.has_shipped,
         "shipped_sizes": list(model.flow.shipped_sizes),
         "parameters": parameters,
         "scatter": scatter_header,

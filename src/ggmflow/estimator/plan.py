@@ -99,7 +99,7 @@ def plan_fit(parameters: dict[str, Any], scatter: Scatter) -> FitPlan:
     plan = flow.training_plan(ranges)
     asked = (flow.n_entries, ranges.many_temperatures, given["steps"], given["batch_size"], plan)
     from_zero = default_settings(*asked)
-    settings = from_zero if flow.without_shipped() is None else default_settings(*asked, pretrained=True)
+    settings = default_settings(*asked, pretrained=True) if flow.has_shipped else from_zero
     train_key, may_skip = jax.random.fold_in(key, 1), given["steps"] is None
     return FitPlan(query, ranges, flow, train_key, settings, from_zero, plan.snapshots, may_skip)
 

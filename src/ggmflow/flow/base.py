@@ -118,9 +118,14 @@ class MatrixFlow(eqx.Module):
     def shipped_sizes(self) -> Sequence[int]:
         """Numbers from which the shapes of the shipped weights follow, for files."""
 
+    @property
     @abstractmethod
-    def without_shipped(self) -> Self | None:
-        """A flow of the same structure that starts as if nothing were shipped; None if nothing is in use."""
+    def has_shipped(self) -> bool:
+        """Whether weights that were trained once for all data sets are in use."""
+
+    @abstractmethod
+    def without_shipped(self) -> Self:
+        """The untrained flow that it would be if nothing were shipped."""
 
     @staticmethod
     @abstractmethod
@@ -137,10 +142,10 @@ class MatrixFlow(eqx.Module):
         """The noise of m draws under each of c conditions."""
 
     @abstractmethod
-    def prepare(self, conditions: Float[Array, "c 3"]) -> Any:
-        """What `loss` needs at c conditions and training does not change: arrays with c as first axis, or None.
+    def prepare(self, condition: Float[Array, " 3"]) -> Any:
+        """What shipped weights give at one condition, and training does not change: arrays, or None.
 
-        A program of its own computes it for all steps of a chunk.
+        `flow.preparing` has the program that computes it, for training and for draws.
         """
 
     @abstractmethod
@@ -149,12 +154,12 @@ class MatrixFlow(eqx.Module):
     ) -> tuple[Float[Array, ""], Float[Array, "c m"]]:
         """A number that has the gradient of the loss, and log q − log p̃ of m draws under each of c conditions.
 
-        `prepared` is what `prepare` gives at these conditions.
+        `prepared` is what `prepare` gives at these conditions, with c as first axis; default: it is computed.
         """
 
     @abstractmethod
-    def at(self, condition: Float[Array, " 3"]) -> Any:
-        """What all draws under one condition share: arrays, or None."""
+    def at(self, condition: Float[Array, " 3"], prepared: Any = None) -> Any:
+        """What all draws under one condition share: arrays, or None; `prepared` as in `loss`."""
 
     @abstractmethod
     def draw(

@@ -86,9 +86,14 @@ class PaperFlow(MatrixFlow):
         """None."""
         return ()
 
-    def without_shipped(self) -> Self | None:
-        """None: nothing is shipped."""
-        return None
+    @property
+    def has_shipped(self) -> bool:
+        """Always false."""
+        return False
+
+    def without_shipped(self) -> Self:
+        """Itself: nothing is shipped."""
+        return self
 
     @staticmethod
     def memory(n_features: int, n_query: int) -> MemoryNeed:
@@ -111,7 +116,7 @@ class PaperFlow(MatrixFlow):
         keys = jax.random.split(key, num_conditions)
         return jnp.moveaxis(jax.vmap(lambda key: jax.random.normal(key, (num_draws, self.n_entries)))(keys), 2, 0)
 
-    def prepare(self, conditions: Float[Array, "c 3"]) -> None:
+    def prepare(self, condition: Float[Array, " 3"]) -> None:
         """Nothing: all that the loss needs is trained."""
         return None
 
@@ -123,7 +128,7 @@ class PaperFlow(MatrixFlow):
         _, log_q, log_p = jax.vmap(self._push)(jnp.moveaxis(noise, 0, 2), conditions)
         return jnp.mean(log_q - log_p), jax.lax.stop_gradient(log_q - log_p)
 
-    def at(self, condition: Float[Array, " 3"]) -> None:
+    def at(self, condition: Float[Array, " 3"], prepared: None = None) -> None:
         """Nothing."""
         return None
 

@@ -10,16 +10,17 @@ from typing import Any, ClassVar, Self, final
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
-from paramax import NonTrainable, unwrap
+from paramax import unwrap
 
 from ggmflow.flow.base import MatrixFlow, MemoryNeed, TrainingPlan, fixed, full_precision
 from ggmflow.flow.pushforward import density_through_inverse
 from ggmflow.flow.structured_columns import StructuredColumns
 from ggmflow.flow.structured_geometry import Geometry, Shipped, couplings_per_pair, shipped_at
 from ggmflow.flow.structured_gradient import path_derivative_loss, sample_columns
-from ggmflow.flow.structured_network import load_correction_network, without_corrections
+from ggmflow.flow.structured_network import load_correction_network
 from ggmflow.flow.transport import load_network, network_of_zeros, network_sizes
 from ggmflow.model.conditions import Ranges
 
@@ -68,13 +69,19 @@ class StructuredFlow(MatrixFlow):
         """Those of τ."""
         return network_sizes(unwrap(self.bijection.network))
 
-    def without_shipped(self) -> Self | None:
-        """With a network that corrects nothing."""
-        shipped = self.bijection.pretrained
-        if shipped is None:
-            return None
-        silent = NonTrainable(without_corrections(unwrap(shipped)))
-        return eqx.tree_at(lambda flow: flow.bijection.pretrained, self, silent)
+    @property
+    def has_shipped(self) -> bool:
+        """Whether it has the network of corrections."""
+        return self.bijection.pretrained is not None
+
+    def without_shipped(self) -> Self:
+        """Without the network, and with a ridge to learn."""
+        if not self.has_shipped:
+            return self
+        d, learned = len(self.scatter_matrix), self.bijection.learned
+        ridge, ridge_0 = jnp.zeros((d, learned.ridge.shape[1])), jnp.zeros(d)
+        learned = eqx.tree_at(lambda each: (each.ridge, each.ridge_0), learned, (ridge, ridge_0))
+        return eqx.tree_at(lambda flow: (flow.bijection.pretrained, flow.bijection.learned), self, (None, learned))
 
     @staticmethod
     def memory(n_features: int, n_query: int) -> MemoryNeed:
@@ -101,12 +108,9 @@ class StructuredFlow(MatrixFlow):
         return jax.random.normal(key, (D, num_conditions * num_draws)).reshape(D, num_conditions, num_draws)
 
     @full_precision
-    def prepare(self, conditions: Float[Array, "c 3"]) -> Shipped | None:
-        """What the shipped network gives, one condition after the other."""
-        columns = unwrap(self.bijection)
-        if columns.pretrained is None:
-            return None
-        return jax.lax.map(lambda condition: shipped_at(columns, condition), conditions)
+    def prepare(self, condition: Float[Array, " 3"]) -> Shipped | None:
+        """What the shipped network gives."""
+        return shipped_at(unwrap(self.bijection), condition)
 
     @full_precision
     def loss(
@@ -116,9 +120,9 @@ class StructuredFlow(MatrixFlow):
         return path_derivative_loss(self.bijection, noise, conditions, prepared)
 
     @full_precision
-    def at(self, condition: Float[Array, " 3"]) -> Geometry:
+    def at(self, condition: Float[Array, " 3"], prepared: Shipped | None = None) -> Geometry:
         """The geometry there."""
-        return self.bijection.geometry(condition)
+        return self.bijection.geometry(condition, prepared)
 
     @full_precision
     def draw(

@@ -113,7 +113,13 @@ class StructuredColumns(AbstractBijection):
         scatter = jnp.asarray(scatter, jnp.float32)
         d, s = len(scatter), n_query
         self.learned = initial_weights(
-            key, d, s, embedding=embedding, hidden=hidden, many_temperatures=bool(high[2] > low[2])
+            key,
+            d,
+            s,
+            embedding=embedding,
+            hidden=hidden,
+            many_temperatures=bool(high[2] > low[2]),
+            learns_ridge=pretrained is None,
         )
         self.scatter = _fixed(scatter)
         self.n_samples = _fixed(jnp.asarray(n_samples, jnp.float32))

@@ -40,7 +40,8 @@ class Learned(eqx.Module):
     """The trained weights; all corrections start at zero.
 
     E is the length of the embedding of a condition. R is the length of its basis: 4 (a one and the scaled condition),
-    1 (the one alone) or 0. With a range of temperatures both are doubled, for warm and for cold conditions.
+    1 (the one alone) or 0. With a range of temperatures both are doubled, for warm and for cold conditions. r is d, or
+    0 where a shipped network gives the ridge.
     """
 
     embed_1: Float[Array, "hidden 3"]
@@ -49,19 +50,20 @@ class Learned(eqx.Module):
     bias_2: Float[Array, " E-3"]
     correction: Float[Array, "5 d s E"]
     correction_0: Float[Array, "5 d s"]
-    ridge: Float[Array, "d E"]
-    ridge_0: Float[Array, " d"]
+    ridge: Float[Array, "r E"]
+    ridge_0: Float[Array, " r"]
     # Couplings of row i ≥ j of column j to the fill-in of row k > j, and to the drawn entry j < k < i.
     from_fill: Float[Array, "s d R d"]
     from_above: Float[Array, "s d R d"]
 
 
 class Shipped(NamedTuple):
-    """What the shipped network gives at one condition."""
+    """What the shipped network gives at one condition; training on data differentiates nothing of it."""
 
-    log_ridge: Float[Array, " d"]
+    pinned: Float[Array, ""]
+    factors: Factors
     correction: Float[Array, "5 d s"]
-    coupling: Float[Array, "3 d s"]
+    couplings: Couplings
 
 
 class Geometry(NamedTuple):
@@ -94,7 +96,7 @@ class Columns(Protocol):
 
 
 def initial_weights(
-    key: PRNGKeyArray, d: int, s: int, *, embedding: int, hidden: int, many_temperatures: bool
+    key: PRNGKeyArray, d: int, s: int, *, embedding: int, hidden: int, many_temperatures: bool, learns_ridge: bool
 ) -> Learned:
     """Weights before training, with couplings masked to the entries drawn earlier.
 
@@ -108,8 +110,11 @@ def initial_weights(
         Length of the embedding at one temperature, and of the hidden layer before it.
     many_temperatures
         Whether there is a range of temperatures.
+    learns_ridge
+        Whether the ridge is learned; otherwise the shipped network gives it.
     """
     key_1, key_2 = jax.random.split(key)
+    num_ridges = d if learns_ridge else 0
     copies = 2 if many_temperatures else 1
     E, R = copies * embedding, copies * couplings_per_pair(d, s)
     return Learned(
@@ -119,8 +124,8 @@ def initial_weights(
         bias_2=jnp.zeros(embedding - 3),
         correction=jnp.zeros((NUM_CORRECTIONS, d, s, E)),
         correction_0=jnp.zeros((NUM_CORRECTIONS, d, s)),
-        ridge=jnp.zeros((d, E)),
-        ridge_0=jnp.zeros(d),
+        ridge=jnp.zeros((num_ridges, E)),
+        ridge_0=jnp.zeros(num_ridges),
         from_fill=_masked(_mask_fill, jnp.zeros((s, d, R, d))),
         from_above=_masked(_mask_above, jnp.zeros((s, d, R, d))),
     )
@@ -150,35 +155,38 @@ def geometry_at(columns: Columns, condition: Float[Array, " 3"], shipped: Shippe
     """
     learned = columns.learned
     embedding, basis = _embed(columns, condition)
-    table, degrees = _tempered(columns, condition)
-    correction, log_rho = learned.correction @ embedding + learned.correction_0, learned.ridge @ embedding
-    log_rho += learned.ridge_0
-    if columns.pretrained is not None and shipped is None:
-        shipped = shipped_at(columns, condition)
-    if shipped is not None:
-        correction, log_rho = correction + shipped.correction, log_rho + shipped.log_ridge
-    factors = _factors(table, log_rho, degrees)
-    coupled = None if shipped is None else couplings(factors, shipped.coupling)
-    lam, q, n, S, pinned = table.lam, table.q, table.n, table.scatter, table.pinned
+    correction = learned.correction @ embedding + learned.correction_0
+    lam, q, n, S = _tempered(columns, condition)
+    if columns.pretrained is None:
+        table, degrees = _table(columns, condition)
+        factors = _factors(table, learned.ridge @ embedding + learned.ridge_0, degrees)
+        pinned, coupled = table.pinned, None
+    else:
+        shipped = shipped_at(columns, condition) if shipped is None else shipped
+        pinned, factors, coupled = shipped.pinned, shipped.factors, shipped.couplings
+        correction += shipped.correction
     return Geometry(lam, q, n, S, factors.A, factors.U, factors.scale, pinned, correction, basis, coupled)
 
 
-def shipped_at(columns: Columns, condition: Float[Array, " 3"]) -> Shipped | None:
-    """What the shipped network gives at one condition; None without it.
-
-    It sees the geometry without the learned ridge, so that training on data need not differentiate it.
-    """
+def shipped_at(columns: Columns, condition: Float[Array, " 3"]) -> Shipped:
+    """What the shipped network gives at one condition; raise ValueError without one."""
     if columns.pretrained is None:
-        return None
-    table, degrees = _tempered(columns, condition)
-    ridge = log_ridge(columns.pretrained, table, columns.n_query)
-    return Shipped(ridge, *entry_corrections(columns.pretrained, table, _factors(table, ridge, degrees)))
+        raise ValueError("this flow has no shipped network")
+    table, degrees = _table(columns, condition)
+    factors = _factors(table, log_ridge(columns.pretrained, table, columns.n_query), degrees)
+    correction, weights = entry_corrections(columns.pretrained, table, factors)
+    return Shipped(table.pinned, factors, correction, couplings(factors, weights))
 
 
-def _tempered(columns: Columns, condition: Float[Array, " 3"]) -> tuple[Tempered, Float[Array, " s"]]:
+def _tempered(columns: Columns, condition: Float[Array, " 3"]) -> tuple[Array, Array, Array, Array]:
+    """λ, q, n and S, divided by T."""
+    T = jnp.exp(condition[2])
+    return jnp.exp(condition[0]) / T, condition[1], columns.n_samples / T, columns.scatter / T
+
+
+def _table(columns: Columns, condition: Float[Array, " 3"]) -> tuple[Tempered, Float[Array, " s"]]:
     """Data and condition divided by T, and the degrees of freedom of every ℓ_j."""
-    d, T = len(columns.scatter), jnp.exp(condition[2])
-    lam, q, n, S = jnp.exp(condition[0]) / T, condition[1], columns.n_samples / T, columns.scatter / T
+    d, (lam, q, n, S) = len(columns.scatter), _tempered(columns, condition)
     # ρ starts where it matches the variance of exp(−½x² − κx^q), so that Ψ is right for a typical shrunken entry.
     diagonal = jnp.diagonal(S) + lam
     variance, pinned = shrunken(diagonal, lam, q, n + 2, d)

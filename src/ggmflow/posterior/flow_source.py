@@ -13,12 +13,13 @@ from paramax import unwrap
 from ggmflow import gibbs
 from ggmflow.data.scatter import Scatter
 from ggmflow.flow.base import MatrixFlow, widen
+from ggmflow.flow.preparing import prepare
 from ggmflow.gibbs import Chains
 from ggmflow.model.precision import restore_definiteness, smallest_eigenvalue
 from ggmflow.model.target import cholesky_columns, entry_indices, unnormalized_log_prob
 from ggmflow.posterior.source import Draws
 from ggmflow.storage.cache import compilation_cache_enabled
-from ggmflow.storage.compiling import QUICK_TO_COMPILE, SMALL
+from ggmflow.storage.compiling import COMPILER_OPTIONS, compiles_quickly
 from ggmflow.storage.memory import require
 
 _FLOAT32_LIMIT = 1e5  # where its rounding is 0.008
@@ -32,15 +33,14 @@ def _draw_chunk(flow: MatrixFlow, key, condition, num_draws: int, at):
     return flow.draw(key, condition, num_draws, at)
 
 
-def _find(flow: MatrixFlow, condition):
-    return flow.at(condition)
+def _find(flow: MatrixFlow, condition, prepared):
+    return flow.at(condition, prepared)
 
 
-_QUICKLY: dict[str, Any] = {"compiler_options": QUICK_TO_COMPILE}
 # What draws share, and draws; for few entries programs that compile quickly.
 _PROGRAMS = {
-    small: (eqx.filter_jit(_find, **options), eqx.filter_jit(_draw_chunk, **options))
-    for small, options in ((False, {}), (True, _QUICKLY))
+    quick: (eqx.filter_jit(_find, **options), eqx.filter_jit(_draw_chunk, **options))
+    for quick, options in COMPILER_OPTIONS.items()
 }
 
 
@@ -103,7 +103,7 @@ class FlowSource(NamedTuple):
         require(2 * 4 * num_draws * self.flow.n_entries, what, "ask for fewer draws")  # chunks, and all in one
         size = chunk_size(self.flow.n_entries)
         condition = jnp.asarray(self.condition, jnp.float32)
-        find, draw = _PROGRAMS[self.flow.n_entries <= SMALL and jax.default_backend() == "cpu"]
+        find, draw = _PROGRAMS[compiles_quickly(self.flow.n_entries, jax.default_backend())]
 
         def chunk(k: int, at: Any):
             return jax.tree.map(np.asarray, draw(self.flow, jax.random.fold_in(key, k), condition, size, at))
@@ -112,7 +112,7 @@ class FlowSource(NamedTuple):
         # The flow works in float32. log p̃ is a difference of numbers of size nd/T, which may need float64.
         size_of_terms = float(unwrap(self.flow.n_samples)) * len(self.order) / np.exp(self.condition[2])
         with compilation_cache_enabled(), jax.enable_x64(bool(size_of_terms > _FLOAT32_LIMIT)):
-            at = find(self.flow, condition)
+            at = find(self.flow, condition, prepare(self.flow, condition))
             parts = [chunk(k, at) for k in range(-(-num_draws // size))]
         entries, log_q, log_p = (np.concatenate(part)[:num_draws] for part in zip(*parts, strict=True))
         return entries, log_q, log_p

@@ -27,6 +27,7 @@ from ggmflow.train.status import Status
 
 # Spread up to which training is omitted. At T = 0.01, 1500 steps of training from zero reach 0.28 on the toy problem.
 GOOD, GOOD_COLD = 0.09, 0.3
+_NEAR = 2.0  # times these spreads: the gap, about ½ Var(log w), is 0.016 nats an entry at the highest temperature
 _NUM_CONDITIONS, _NUM_COLD = 8, 5
 
 
@@ -45,8 +46,6 @@ class Start(NamedTuple):
     ----------
     flow
         The flow.
-    is_plain
-        Whether its shipped weights are not in use because they do harm.
     report
         ELBO and expected ESS at the highest temperature, after 0 steps.
     elbo : (c,) array
@@ -56,7 +55,6 @@ class Start(NamedTuple):
     """
 
     flow: MatrixFlow
-    is_plain: bool
     report: Report
     elbo: Float[np.ndarray, " c"]
     variance: Float[np.ndarray, " c"]
@@ -69,9 +67,17 @@ class Start(NamedTuple):
     @property
     def is_good(self) -> bool:
         """Whether training may be omitted."""
+        return self._is_within(1.0)
+
+    @property
+    def is_near(self) -> bool:
+        """Whether it is so near the posterior that a flow without shipped weights can hardly be better."""
+        return self._is_within(_NEAR)
+
+    def _is_within(self, factor: float) -> bool:
         warm, cold = self.variance[:_NUM_CONDITIONS], self.variance[_NUM_CONDITIONS:]
         limits = ((warm, GOOD), (cold, GOOD_COLD))
-        return all(np.median(part) <= limit**2 for part, limit in limits if part.size)
+        return all(np.median(part) <= (factor * limit) ** 2 for part, limit in limits if part.size)
 
     def is_better_than(self, other: "Start") -> bool:
         """Whether the ELBOs are higher: the mean of ±log(1 + |difference|), as cold ones differ by hundreds of nats."""
@@ -80,7 +86,7 @@ class Start(NamedTuple):
         return float(np.mean(np.sign(difference) * np.log1p(np.abs(difference)))) > 0
 
 
-def judge(flow: MatrixFlow, problem: Problem, *, is_plain: bool = False) -> Start:
+def judge(flow: MatrixFlow, problem: Problem) -> Start:
     """The fit of a flow as it is, with fixed noise."""
     scatter, query, ranges = problem
     num_cold = _NUM_COLD if ranges.many_temperatures else 0
@@ -92,7 +98,7 @@ def judge(flow: MatrixFlow, problem: Problem, *, is_plain: bool = False) -> Star
     with np.errstate(invalid="ignore", over="ignore"):
         elbo, variance = -ratios.mean(axis=1), ratios.var(axis=1) / flow.n_entries
     elbo, variance = (np.where(np.isfinite(each), each, worst) for each, worst in ((elbo, -np.inf), (variance, np.inf)))
-    return Start(flow, is_plain, summarize(0, 0, ratios[:_NUM_CONDITIONS], 0), elbo, variance)
+    return Start(flow, summarize(0, 0, ratios[:_NUM_CONDITIONS], 0), elbo, variance)
 
 
 def _log_ratio(source: FlowSource) -> Float[np.ndarray, " m"]:
@@ -101,12 +107,12 @@ def _log_ratio(source: FlowSource) -> Float[np.ndarray, " m"]:
 
 
 def best_start(flow: MatrixFlow, problem: Problem) -> Start:
-    """The flow with shipped weights if it is good, else the better of it and the same flow without them."""
-    start, plain = judge(flow, problem), flow.without_shipped()
-    if plain is None or start.is_good:
+    """The flow as it is or, where shipped weights leave it far from the posterior, without them if that is better."""
+    start = judge(flow, problem)
+    if start.is_near or not flow.has_shipped:
         return start
-    other = judge(plain, problem, is_plain=True)
-    return other if other.is_better_than(start) else start
+    plain = judge(flow.without_shipped(), problem)
+    return plain if plain.is_better_than(start) else start
 
 
 def fit_flow(
@@ -139,7 +145,7 @@ def fit_flow(
     """
     ranges = problem.ranges
     given = {"report": report, "clock": clock, "snapshot_at": snapshot_at, **options}
-    if settings.steps > 0 and flow.without_shipped() is None:
+    if settings.steps > 0 and not flow.has_shipped:
         return train(flow, key, ranges.low, ranges.high, settings, **given)
     clock.start()
     with defer_interrupts(), clock.count_compiling():
@@ -150,7 +156,7 @@ def fit_flow(
     if settings.steps == 0 or (may_skip and start.is_good):
         status = Status.FINISHED if start.is_usable else Status.FAILED
         return Trained(start.flow, dict.fromkeys(snapshot_at, start.flow), [start.report], status)
-    settings = settings if from_zero is None or not start.is_plain else from_zero
+    settings = settings if from_zero is None or start.flow.has_shipped else from_zero
     trained = train(start.flow, key, ranges.low, ranges.high, settings, **given)
     if start.is_usable and not judge(trained.flow, problem).is_better_than(start):
         status = Status.FINISHED if trained.status is Status.FAILED else trained.status

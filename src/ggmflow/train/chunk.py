@@ -16,9 +16,9 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ggmflow.flow.base import MatrixFlow
-from ggmflow.storage.compiling import QUICK_TO_COMPILE
+from ggmflow.storage.compiling import COMPILER_OPTIONS
 from ggmflow.train.devices import CONDITIONS, DRAWS, everywhere
-from ggmflow.train.schedule import draw_conditions, learning_rate
+from ggmflow.train.schedule import learning_rate
 
 _MAX_MATRIX_ENTRIES = 2**23  # of one kind, in a step for a blanket; there are a dozen kinds
 _MAX_NORM = 10.0  # of the gradient, in nats
@@ -38,12 +38,8 @@ class Fixed(NamedTuple):
     """Arrays that are the same in all steps of a chunk."""
 
     frozen: Any  # the flow without its weights
-    key: PRNGKeyArray
-    held_out: Float[Array, "c 3"]
-    low: Float[Array, " 3"]
-    high: Float[Array, " 3"]
+    key: PRNGKeyArray  # of the noise
     steps: Float[Array, ""]  # N; an array, so that the length of training is not compiled in
-    log_temperature: Float[Array, ""] | None = None
 
 
 class Inputs(NamedTuple):
@@ -78,15 +74,13 @@ def _optimizer(rate: Float[Array, ""] | float) -> optax.GradientTransformation:
 
 
 def run_chunk(
-    fixed: Fixed, state: State, shape: Shape, mesh: Mesh, quick: bool = False
+    fixed: Fixed, inputs: Inputs, state: State, shape: Shape, mesh: Mesh, quick: bool = False
 ) -> tuple[State, Float[Array, "c m"]]:
     """Take some steps and evaluate the averaged weights.
 
-    Two programs: with a large network inside the loop over the steps, programs of some sizes deadlock on CPUs.
-
     Parameters
     ----------
-    fixed, shape
+    fixed, inputs, shape
         See there.
     state
         Before the chunk; its buffers are reused.
@@ -102,25 +96,7 @@ def run_chunk(
     log_ratio : (c, m)
         log q − log p̃ of the averaged weights on the held-out conditions, with noise that is the same in all chunks.
     """
-    make_inputs, take_steps = _PROGRAMS[quick]
-    return take_steps((fixed, make_inputs(fixed, state.weights, state.step, shape, mesh)), state, shape, mesh)
-
-
-def _make_inputs(fixed: Fixed, weights: Any, done: Array, shape: Shape, mesh: Mesh) -> Inputs:
-    """Inputs of a chunk, from the number of steps done before."""
-    num, log_temperature = shape.num_conditions, fixed.log_temperature
-
-    def one(step: Array) -> Float[Array, "c 3"]:
-        return draw_conditions(_keys(fixed, step)[0], num, fixed.low, fixed.high, log_temperature)
-
-    held_out = fixed.held_out if log_temperature is None else fixed.held_out.at[:, 2].set(log_temperature)
-    conditions = jnp.concatenate(
-        [jax.vmap(one)(done + 1 + jnp.arange(shape.num_sets, dtype=done.dtype)), held_out[None]]
-    )
-    flow: MatrixFlow = eqx.combine(weights, fixed.frozen)
-    prepared = flow.prepare(conditions.reshape(-1, 3))
-    prepared = jax.tree.map(lambda leaf: leaf.reshape(*conditions.shape[:2], *leaf.shape[1:]), prepared)
-    return jax.lax.with_sharding_constraint(Inputs(conditions, prepared), everywhere(mesh))
+    return _PROGRAMS[quick]((fixed, inputs), state, shape, mesh)
 
 
 def _take_steps(
@@ -132,11 +108,11 @@ def _take_steps(
     def step(state: State, number: Array) -> tuple[State, Float[Array, "c m"]]:
         # One body for training and evaluation, so that drawing and differentiating are compiled once.
         evaluate = number == shape.num_steps
-        chosen = jnp.where(evaluate, shape.num_sets, number % shape.num_sets)
+        chosen = jnp.where(evaluate, shape.num_sets, state.step % shape.num_sets)
         conditions, prepared = jax.tree.map(lambda leaf: leaf[chosen], inputs)
         weights = jax.tree.map(lambda a, b: jnp.where(evaluate, a, b), state.average, state.weights)
         # Evaluations have noise of their own, the same in all chunks.
-        _, noise_key = _keys(fixed, jnp.where(evaluate, 0, state.step + 1))
+        noise_key = jax.random.fold_in(fixed.key, jnp.where(evaluate, 0, state.step + 1))
         flow: MatrixFlow = eqx.combine(weights, fixed.frozen)
         noise = flow.draw_noise(noise_key, shape.num_conditions, shape.num_draws)
         gradient, log_ratio = gradient_of(weights, noise, conditions, prepared)
@@ -151,16 +127,10 @@ def _take_steps(
     return jax.lax.with_sharding_constraint((state, log_ratios[-1]), everywhere(mesh))
 
 
-def _programs(**options: Any) -> tuple[Any, Any]:
-    return eqx.filter_jit(_make_inputs, **options), eqx.filter_jit(_take_steps, donate="all-except-first", **options)
-
-
-_PROGRAMS = {False: _programs(), True: _programs(compiler_options=QUICK_TO_COMPILE)}
-
-
-def _keys(fixed: Fixed, number: Array) -> Array:
-    """Keys of the conditions and of the noise of a step, counted from 1."""
-    return jax.random.split(jax.random.fold_in(fixed.key, number))
+_PROGRAMS = {
+    quick: eqx.filter_jit(_take_steps, donate="all-except-first", **options)
+    for quick, options in COMPILER_OPTIONS.items()
+}
 
 
 def _update(state: State, gradient: Any, rate: Float[Array, ""], averaging: float) -> tuple[State, Array]:

@@ -20,20 +20,20 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from paramax import NonTrainable
 
 from ggmflow.flow.base import MatrixFlow
-from ggmflow.storage.compiling import SMALL
+from ggmflow.flow.preparing import prepare_many
+from ggmflow.storage.compiling import compiles_quickly
 from ggmflow.train.checkpoint import Checkpointer, Progress, identify_run, read_checkpoint
-from ggmflow.train.chunk import Fixed, Shape, State, initial_state, run_chunk
+from ggmflow.train.chunk import Fixed, Inputs, Shape, State, initial_state, run_chunk
 from ggmflow.train.clock import Clock
 from ggmflow.train.devices import check_agreement, make_mesh, replicate, to_local_device
 from ggmflow.train.interrupt import defer_interrupts
 from ggmflow.train.report import Report, summarize
-from ggmflow.train.schedule import condition_grid, cooled_temperature, is_reached
+from ggmflow.train.schedule import condition_grid, cooled_temperature, draw_conditions, is_reached
 from ggmflow.train.settings import CHUNK, Settings
 from ggmflow.train.status import Status
 
-# Sets of conditions in a chunk if the flow prepares something for them, which takes about as long as a step, and
-# numbers that are prepared at most.
-_FEW_SETS, _MOST_PREPARED = 7, 2**26
+# If a flow prepares something for its conditions: sets of conditions, chunks that share them, and most numbers of all.
+_SHARED_SETS, _SHARING_CHUNKS, _MOST_PREPARED = 8, 4, 2**26
 _SHORT = 400  # steps of a training for which optimized programs do not pay
 
 
@@ -114,12 +114,13 @@ def train(
     identity = identify_run(key, low, high, settings, flow)
     progress = _start_or_resume(weights, snapshots, checkpoint, identity, clock)
     check_agreement(hashlib.sha256(repr((identity, progress.history)).encode()).digest(), mesh)
-    quick = settings.steps <= _SHORT and flow.n_entries <= SMALL and mesh.devices.flat[0].platform == "cpu"
-    num_sets = CHUNK if flow.without_shipped() is None else _few_sets(flow, settings)
-    run = _Run(settings, snapshots, mesh, _fixed_arrays(frozen, key, low, high, settings, mesh), num_sets, quick)
+    quick = settings.steps <= _SHORT and compiles_quickly(flow.n_entries, mesh.devices.flat[0].platform)
+    fixed = replicate(Fixed(frozen, key, jnp.float32(_num_chunks(settings) * CHUNK)), mesh)
+    sharing = plan_sharing(flow, settings.num_conditions) if flow.has_shipped else Sharing(CHUNK, 1)
+    run = _Run(flow, key, low, high, settings, snapshots, mesh, fixed, sharing, quick)
     writer = Checkpointer(checkpoint if jax.process_index() == 0 else None, identity)
     progress = _replicate_progress(progress, mesh)
-    status, compiled = Status.FINISHED, False
+    status, inputs = Status.FINISHED, None
     clock.start()
     try:
         for chunk in range(int(progress.state.step) // CHUNK, run.num_chunks):
@@ -127,12 +128,13 @@ def train(
                 status = Status.STOPPED_EARLY
                 break
             with ExitStack() as stack:
-                if not compiled:
+                if inputs is None:
                     # The first chunk, also of a resumed run, compiles, and JAX does not survive an interrupt there.
                     stack.enter_context(defer_interrupts())
                     stack.enter_context(clock.count_compiling())
-                state, log_ratio = run.one_chunk(progress.state, chunk)
-            compiled = True
+                if inputs is None or chunk % run.sharing.num_chunks == 0:
+                    inputs = run.inputs(chunk)
+                state, log_ratio = run.one_chunk(progress.state, inputs)
             log_ratio = np.asarray(log_ratio, float)  # waits for the chunk
             clock.count_training()
             progress = run.advance(progress, chunk, state, log_ratio)
@@ -149,14 +151,36 @@ def train(
     return run.result(progress, frozen, status)
 
 
+class Sharing(NamedTuple):
+    """How many sets of conditions the steps take in turn, and how many chunks share them."""
+
+    num_sets: int
+    num_chunks: int
+
+
+def plan_sharing(flow: MatrixFlow, num_conditions: int) -> Sharing:
+    """The sharing for a flow that prepares something for every set, which takes about as long as a step with it.
+
+    Where memory allows few sets, they are drawn anew more often.
+    """
+    d, s = len(flow.scatter_matrix), flow.n_query
+    prepared = num_conditions * (3 * d * d + 8 * d * s)  # numbers of a set: factors, corrections and couplings
+    num_sets = int(np.clip(_MOST_PREPARED // prepared - 1, 1, _SHARED_SETS))
+    return Sharing(num_sets, -(-_SHARING_CHUNKS * num_sets // _SHARED_SETS))
+
+
 class _Run(NamedTuple):
     """The constants of one training run."""
 
+    flow: MatrixFlow  # before training
+    key: PRNGKeyArray
+    low: Float[np.ndarray, " 3"]
+    high: Float[np.ndarray, " 3"]
     settings: Settings
     snapshot_at: tuple[float, ...]
     mesh: Mesh
     fixed: Fixed
-    num_sets: int
+    sharing: Sharing
     quick: bool
 
     @property
@@ -172,15 +196,26 @@ class _Run(NamedTuple):
         waited = chunk - progress.best_chunk
         return self.settings.cooling is None and waited > self.settings.patience * self.num_chunks
 
-    def one_chunk(self, state: State, chunk: int) -> tuple[State, Float[Array, "c m"]]:
+    @property
+    def shape(self) -> Shape:
+        """Numbers that are compiled in."""
+        settings = self.settings
+        sizes = (CHUNK, self.sharing.num_sets, settings.num_conditions, settings.num_draws)
+        return Shape(*sizes, settings.learning_rate, settings.averaging)
+
+    def inputs(self, chunk: int) -> Inputs:
+        """Inputs of a chunk and of those that share them; the same in a resumed run."""
+        temperature = self.temperature(chunk)
+        log_temperature = None if temperature is None else float(np.log(temperature))
+        ends = (self.settings.num_conditions, self.low, self.high, log_temperature)
+        rng = np.random.default_rng([*np.asarray(jax.random.key_data(self.key)), chunk // self.sharing.num_chunks])
+        sets = [draw_conditions(rng, *ends) for _ in range(self.sharing.num_sets)]
+        conditions = np.stack([*sets, condition_grid(*ends)])
+        return replicate(Inputs(conditions, prepare_many(self.flow, conditions)), self.mesh)
+
+    def one_chunk(self, state: State, inputs: Inputs) -> tuple[State, Float[Array, "c m"]]:
         """The state after a chunk, and held-out log q − log p̃."""
-        settings, temperature = self.settings, self.temperature(chunk)
-        fixed = self.fixed
-        if temperature is not None:
-            fixed = fixed._replace(log_temperature=replicate(jnp.float32(np.log(temperature)), self.mesh))
-        sizes = (CHUNK, self.num_sets, settings.num_conditions, settings.num_draws)
-        shape = Shape(*sizes, settings.learning_rate, settings.averaging)
-        return run_chunk(fixed, state, shape, self.mesh, self.quick)
+        return run_chunk(self.fixed, inputs, state, self.shape, self.mesh, self.quick)
 
     def advance(self, progress: Progress, chunk: int, state: State, log_ratio: Float[np.ndarray, "c m"]) -> Progress:
         """The progress after a chunk."""
@@ -212,11 +247,6 @@ class _Run(NamedTuple):
         return Trained(complete(progress.best), kept, progress.history, status)
 
 
-def _few_sets(flow: MatrixFlow, settings: Settings) -> int:
-    prepared = 8 * len(flow.scatter_matrix) * flow.n_query * settings.num_conditions  # numbers of a set
-    return int(np.clip(_MOST_PREPARED // prepared - 1, 1, min(_FEW_SETS, CHUNK)))
-
-
 def _num_chunks(settings: Settings) -> int:
     return -(-settings.steps // CHUNK)
 
@@ -242,11 +272,3 @@ def _replicate_progress(progress: Progress, mesh: Mesh) -> Progress:
     # One after the other: as a tree, a dictionary would come back in the order of its keys.
     snapshots = {temperature: replicate(weights, mesh) for temperature, weights in progress.snapshots.items()}
     return progress._replace(state=state, best=best, snapshots=snapshots)
-
-
-def _fixed_arrays(
-    frozen: Any, key: PRNGKeyArray, low: np.ndarray, high: np.ndarray, settings: Settings, mesh: Mesh
-) -> Fixed:
-    held_out = jnp.asarray(condition_grid(settings.num_conditions, low, high))
-    ends = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
-    return replicate(Fixed(frozen, key, held_out, *ends, jnp.float32(_num_chunks(settings) * CHUNK)), mesh)

@@ -5,12 +5,9 @@
 Conditions are stratified over the ranges, and most have the highest or the lowest temperature.
 """
 
-from typing import Any
-
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int
 
 
 def learning_rate(initial: float, step: Int[Array, ""], steps: Float[Array, ""]) -> Float[Array, ""]:
@@ -24,35 +21,44 @@ def learning_rate(initial: float, step: Int[Array, ""], steps: Float[Array, ""])
 
 
 def draw_conditions(
-    key: PRNGKeyArray,
+    rng: np.random.Generator,
     num: int,
-    low: Float[Array, " 3"],
-    high: Float[Array, " 3"],
-    log_temperature: Float[Array, ""] | None = None,
-) -> Float[Array, "c 3"]:
+    low: Float[np.ndarray, " 3"],
+    high: Float[np.ndarray, " 3"],
+    log_temperature: float | None = None,
+) -> Float[np.ndarray, "c 3"]:
     """Random [log λ, q, log T]: one in each of `num` equal strata of log λ and of q, in random pairs.
 
     Half of the temperatures are the highest, where the posterior is, an eighth the lowest; the others uniform in log T.
     A given `log_temperature` is that of all conditions.
     """
-    key_order, key_shift = jax.random.split(key)
-    order = jax.vmap(lambda key: jax.random.permutation(key, num), out_axes=1)(jax.random.split(key_order, 3))
-    uniform = (order.astype(jnp.float32) + jax.random.uniform(key_shift, (num, 3))) / num
-    if log_temperature is not None:
-        return (low + uniform * (high - low)).at[:, 2].set(log_temperature)
-    return low + uniform.at[:, 2].set(_favour_ends(uniform[:, 2])) * (high - low)
+    order = rng.permuted(np.tile(np.arange(num), (3, 1)), axis=1).T
+    unit = (order + rng.random((num, 3))) / num
+    unit[:, 2] = _favour_ends(unit[:, 2])
+    return _scale(unit, low, high, log_temperature)
 
 
-def condition_grid(num: int, low: Float[np.ndarray, " 3"], high: Float[np.ndarray, " 3"]) -> np.ndarray:
+def condition_grid(
+    num: int, low: Float[np.ndarray, " 3"], high: Float[np.ndarray, " 3"], log_temperature: float | None = None
+) -> Float[np.ndarray, "c 3"]:
     """`num` fixed, evenly spread [log λ, q, log T], with temperatures distributed as in training."""
     # Multiples of the powers of 1/ρ, ρ³ = ρ + 1, modulo 1, fill the cube evenly.
     root = 1.3247179572447460
     unit = (0.5 + np.arange(1, num + 1)[:, None] / root ** np.arange(1, 4)) % 1
     unit[:, 2] = _favour_ends(unit[:, 2])
-    return (np.asarray(low) + unit * (np.asarray(high) - np.asarray(low))).astype(np.float32)
+    return _scale(unit, low, high, log_temperature)
 
 
-def _favour_ends(unit: Any) -> Any:
+def _scale(
+    unit: Float[np.ndarray, "c 3"], low: np.ndarray, high: np.ndarray, log_temperature: float | None
+) -> Float[np.ndarray, "c 3"]:
+    conditions = np.asarray(low) + unit * (np.asarray(high) - np.asarray(low))
+    if log_temperature is not None:
+        conditions[:, 2] = log_temperature
+    return conditions.astype(np.float32)
+
+
+def _favour_ends(unit: Float[np.ndarray, " c"]) -> Float[np.ndarray, " c"]:
     """Numbers uniform in [0, 1] to numbers that are 1 in half of all cases, 0 in an eighth, and uniform otherwise."""
     return ((8 * unit - 1) / 3).clip(0.0, 1.0)
 
