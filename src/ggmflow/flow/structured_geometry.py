@@ -31,6 +31,9 @@ from ggmflow.flow.transport import Network
 
 NUM_CORRECTIONS = 5  # log σ, δ, log κ; log scale and shift of the noise
 _MAX_EXCESS = 100.0  # a larger ridge changes nothing but loses precision in float32
+# Scale of the basis of couplings that are added to a shipped network: Adam's steps in them are so much larger. They are
+# what it lacks; 800 steps on the toy problem gain 0.15 nats with couplings alone, 0.02 with corrections alone.
+_ADDED_SCALE = 5.0
 
 # The last axis of every array below is the draws; its length is 1 where all draws share one condition.
 PerDraw = Float[Array, "... b"]
@@ -211,6 +214,7 @@ def _embed(columns: Columns, condition: Float[Array, " 3"]) -> tuple[Float[Array
     hidden = jnp.tanh(learned.embed_1 @ scaled + learned.bias_1)
     embedding = jnp.concatenate([jnp.tanh(learned.embed_2 @ hidden + learned.bias_2), scaled])
     basis = jnp.concatenate([jnp.ones(1, scaled.dtype), scaled])
+    basis = basis if columns.pretrained is None else _ADDED_SCALE * basis
     many_temperatures = learned.ridge.shape[1] > len(embedding)
     basis = basis[: learned.from_fill.shape[2] // (2 if many_temperatures else 1)]
     if many_temperatures:
