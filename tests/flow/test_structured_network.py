@@ -11,7 +11,7 @@ from paramax import unwrap
 
 from ggmflow.flow.structured_columns import StructuredColumns
 from ggmflow.flow.structured_geometry import geometry_at, shipped_at
-from ggmflow.flow.structured_gradient import path_derivative_loss, sample_columns
+from ggmflow.flow.structured_gradient import condition_weights, path_derivative_loss, sample_columns
 from ggmflow.flow.structured_network import (
     arrays_of_network,
     initial_network,
@@ -102,6 +102,17 @@ def test_gradient_in_the_weights_is_the_path_derivative(n_query):
         ends = [np.mean(weight * loss(each)) for each in moved]
         found = np.sum(gradients[k] * direction)
         np.testing.assert_allclose(found, (ends[0] - ends[1]) / (2 * step), rtol=1e-4, atol=1e-5, err_msg=str(k))
+
+
+def test_conditions_count_alike_at_one_temperature_and_without_the_network():
+    S, n = table()
+    for T_low, network, expected in (
+        (-2.0, moved_network(), np.exp([-0.25, 0.0])),
+        (-2.0, None, [1.0, 1.0]),
+        (0.0, moved_network(), [1.0, 1.0]),
+    ):
+        flow = StructuredColumns(jax.random.key(0), S, n, 4, (-1, 0.25, T_low), (2, 1.25, 0), pretrained=network)
+        np.testing.assert_allclose(condition_weights(unwrap(flow), CONDITIONS), expected, rtol=1e-6)
 
 
 @jit

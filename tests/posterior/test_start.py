@@ -7,6 +7,7 @@ import pytest
 
 import ggmflow as gf
 from ggmflow import gibbs
+from ggmflow.estimator.plan import plan_fit
 from ggmflow.flow.structured_network import load_correction_network
 from ggmflow.posterior import start
 from ggmflow.posterior.diagnostics import Verdict
@@ -174,6 +175,32 @@ def test_warm_and_cold_conditions_must_be_good_both():
     assert not start_with(elbo, [low] * 8 + [high] * 5).is_good
     assert not start_with(elbo, [high] * 8 + [low] * 5).is_good
     assert not start_with(elbo, [np.inf] * 13).is_good
+
+
+def test_the_plain_flow_is_tried_only_far_from_the_posterior(shipped, monkeypatch):
+    """Beyond twice the spread up to which training is omitted."""
+    elbo, (warm, cold) = np.zeros(13), ((1.9 * limit) ** 2 for limit in (start.GOOD, start.GOOD_COLD))
+    near, far = start_with(elbo, [warm] * 8 + [cold] * 5), start_with(elbo, [warm] * 8 + [1.3 * cold] * 5)
+    assert near.is_near and not near.is_good and not far.is_near
+    judged = []
+    for given, expected in ((near, 1), (far, 2)):
+        judged.clear()
+        monkeypatch.setattr(start, "judge", lambda *flow, given=given: judged.append(flow) or given)
+        best_start(shipped.flow_, problem_of(shipped))
+        assert len(judged) == expected
+
+
+def test_without_shipped_weights_it_is_the_flow_of_pretrained_false(shipped):
+    """Leaf by leaf, and so is the flow that training starts from where the shipped weights do harm."""
+    expected = plan_fit(gf.GraphicalFlow(pretrained=False, random_state=0, **RANGES).get_params(), shipped.scatter_)
+    found = plan_fit(gf.GraphicalFlow(random_state=0, **RANGES).get_params(), shipped.scatter_)
+    assert found.flow.has_shipped and not expected.flow.has_shipped
+    assert found.from_zero == expected.settings == expected.from_zero
+    one, other = found.flow.without_shipped(), expected.flow
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
 
 
 def test_hundreds_of_nats_at_one_condition_do_not_outweigh_many_others():

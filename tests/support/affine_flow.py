@@ -54,8 +54,7 @@ class AffineFlow(MatrixFlow):
     def memory(n_features, n_query):
         return MemoryNeed(weights=2 * num_entries(n_features, n_query))
 
-    @staticmethod
-    def training_plan(ranges):
+    def training_plan(self, ranges):
         return TrainingPlan(learning_rate=0.1)
 
     def draw_noise(self, key, num_conditions, num_draws):

@@ -72,8 +72,7 @@ class Toy(MatrixFlow):
     def memory(n_features, n_query):
         return MemoryNeed(weights=2)
 
-    @staticmethod
-    def training_plan(ranges):
+    def training_plan(self, ranges):
         return TrainingPlan()
 
     def draw_noise(self, key, num_conditions, num_draws):

@@ -1,11 +1,14 @@
 """The training loop on a flow of two weights: repetition, skipped steps, early stopping, cooling and snapshots."""
 
+from types import SimpleNamespace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ggmflow.train import loop
 from ggmflow.train.schedule import cooled_temperature, draw_conditions
 from ggmflow.train.settings import CHUNK
 from tests.support.toy import COOLING, HIGH, LOW, Toy, assert_same, interrupt_at, run
@@ -72,6 +75,18 @@ def test_steps_that_are_not_finite_are_skipped_and_counted():
     assert np.all(np.isfinite(trained.flow.mean))
     assert trained.status == "finished"
     assert trained.history[-1].elbo > trained.history[0].elbo
+
+
+def test_conditions_are_shared_by_as_many_steps_as_memory_asks_for():
+    """Numbers for a condition: d(8s + 2d) of a whole matrix, 8ds of a blanket; at most 2²⁶ in all sets."""
+
+    def flow(d, s):
+        return SimpleNamespace(scatter_matrix=np.empty((d, 0)), n_query=s)
+
+    assert loop.plan_sharing(flow(15, 15), 32) == loop.Sharing(8, 4)
+    assert loop.plan_sharing(flow(5000, 6), 8) == loop.Sharing(8, 4)
+    assert loop.plan_sharing(flow(400, 400), 8) == loop.Sharing(4, 2)
+    assert loop.plan_sharing(flow(2000, 2000), 8) == loop.Sharing(1, 1)
 
 
 def test_training_fails_if_no_elbo_is_finite():

@@ -69,3 +69,5 @@ def test_conditions_while_cooling_share_the_temperature():
     conditions = draw(7, 16, LOW, HIGH, 0.4)
     np.testing.assert_array_equal(conditions[:, 2], np.float32(0.4))
     assert len(np.unique(conditions[:, 0])) == 16
+    np.testing.assert_array_equal(condition_grid(4, LOW, HIGH, 0.4)[:, 2], np.float32(0.4))
+    np.testing.assert_array_equal(condition_grid(4, LOW, HIGH, 0.4)[:, :2], condition_grid(4, LOW, HIGH)[:, :2])

@@ -96,12 +96,14 @@ def plan_fit(parameters: dict[str, Any], scatter: Scatter) -> FitPlan:
     with memory_errors(d, len(query)):
         start_key, shipped = jax.random.fold_in(key, 0), bool(given["pretrained"])
         flow = untrained_flow(start_key, given["architecture"], scatter, query, ranges, pretrained=shipped)
-    plan = flow.training_plan(ranges)
-    asked = (flow.n_entries, ranges.many_temperatures, given["steps"], given["batch_size"], plan)
-    from_zero = default_settings(*asked)
-    settings = default_settings(*asked, pretrained=True) if flow.has_shipped else from_zero
+
+    def settings_of(flow: MatrixFlow) -> Settings:
+        asked = (flow.n_entries, ranges.many_temperatures, given["steps"], given["batch_size"])
+        return default_settings(*asked, flow.training_plan(ranges), pretrained=flow.has_shipped)
+
+    settings, from_zero = settings_of(flow), settings_of(flow.without_shipped())
     train_key, may_skip = jax.random.fold_in(key, 1), given["steps"] is None
-    return FitPlan(query, ranges, flow, train_key, settings, from_zero, plan.snapshots, may_skip)
+    return FitPlan(query, ranges, flow, train_key, settings, from_zero, flow.training_plan(ranges).snapshots, may_skip)
 
 
 def raise_if_failed(trained: Trained) -> None:

@@ -7,6 +7,7 @@ network's as it is where that is good enough, else one trained from there. For m
 good enough, see `prior_integral`. At q = 1 the integral does not depend on λ, so one estimate serves every λ.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,7 +34,7 @@ from ggmflow.train.settings import default_settings
 from ggmflow.train.status import Status
 
 _STEPS = 300
-_WEIGHTS = 2  # counts changes of the shipped weights, on which priors in the cache depend
+_WEIGHTS = 3  # counts changes of the shipped weights, on which priors in the cache depend
 _MANY = 40  # query variables above which the prior is integrated: at 107 a flow is wrong by thousands of nats
 _SEED = 0
 
@@ -125,24 +126,26 @@ def _read_or_train(n_features: int, n_query: int, ranges: Ranges, progress: bool
     query, scatter = np.arange(n_query), Scatter.without_data(n_features)
     path = _cache_path(n_features, n_query, ranges, f"{_STEPS}-{_WEIGHTS}")
 
-    def start(key: Key[Array, ""]) -> MatrixFlow:
-        return untrained_flow(key, "structured", scatter, query, ranges, pretrained=True)
+    def start(key: Key[Array, ""], *, pretrained: bool = True) -> MatrixFlow:
+        return untrained_flow(key, "structured", scatter, query, ranges, pretrained=pretrained)
 
     if path is not None and path.exists():
         try:
-            _, arrays = archive.read(path)
+            header, arrays = archive.read(path)
             if all(np.isfinite(array).all() for array in arrays.values()):
-                return Prior(fill_flow(start, arrays, "flow/"), ranges)
+                like = partial(start, pretrained=bool(header["pretrained"]))
+                return Prior(fill_flow(like, arrays, "flow/"), ranges)
         except (archive.ModelFileError, KeyError, ValueError, OSError):
             pass  # of another version, or damaged: train again
     key_start, key_train = jax.random.split(jax.random.key(_SEED))
     clock = Clock()
     with compilation_cache_enabled(), jax.enable_x64(False), training_bar(progress, clock, name="prior") as report:
         flow = start(key_start)
-        settings, from_zero = (
-            default_settings(flow.n_entries, False, steps=_STEPS, pretrained=p) for p in (True, False)
-        )
         problem = Problem(scatter, query, ranges._replace(temperature=(1.0, 1.0)))
+        settings, from_zero = (
+            default_settings(flow.n_entries, False, steps=_STEPS, plan=each.training_plan(problem.ranges))
+            for each in (flow, flow.without_shipped())
+        )
         # One device suffices, and other processes may not take part.
         options = {"report": report, "devices": default_device(), "clock": clock, "from_zero": from_zero}
         trained = fit_flow(flow, key_train, problem, settings, may_skip=True, **options)
@@ -151,16 +154,16 @@ def _read_or_train(n_features: int, n_query: int, ranges: Ranges, progress: bool
     if trained.status is Status.FAILED:
         raise FloatingPointError("training of the prior's flow failed: narrow the ranges of lam and q")
     if trained.history[-1].step > 0:  # the start is made again in no time
-        write_prior(path, arrays_of_flow(trained.flow, "flow/"))
+        write_prior(path, arrays_of_flow(trained.flow, "flow/"), pretrained=trained.flow.has_shipped)
     return Prior(trained.flow, ranges)
 
 
-def write_prior(path: Path | None, arrays: dict[str, np.ndarray]) -> None:
+def write_prior(path: Path | None, arrays: dict[str, np.ndarray], **header: bool) -> None:
     """Store the numbers of a prior, if there is a path and the disk allows it."""
     if path is not None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            archive.write(path, {"kind": "prior"}, arrays)
+            archive.write(path, {"kind": "prior"} | header, arrays)
         except OSError:  # on a full or read-only disk the prior is computed again next time
             pass
 

@@ -125,16 +125,15 @@ class MatrixFlow(eqx.Module):
 
     @abstractmethod
     def without_shipped(self) -> Self:
-        """The untrained flow that it would be if nothing were shipped."""
+        """Of an untrained flow: what it would be if nothing were shipped."""
 
     @staticmethod
     @abstractmethod
     def memory(n_features: int, n_query: int) -> MemoryNeed:
         """Numbers that training a flow of d variables and s columns stores, before it is built."""
 
-    @staticmethod
     @abstractmethod
-    def training_plan(ranges: Ranges) -> TrainingPlan:
+    def training_plan(self, ranges: Ranges) -> TrainingPlan:
         """How to train a flow for given ranges of conditions."""
 
     @abstractmethod

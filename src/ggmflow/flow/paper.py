@@ -100,8 +100,7 @@ class PaperFlow(MatrixFlow):
         """Weights of the first layer (D × 128) and the last layer (128 × 24 D) of 4 networks."""
         return MemoryNeed(4 * 128 * 25 * num_entries(n_features, n_query))
 
-    @staticmethod
-    def training_plan(ranges: Ranges) -> TrainingPlan:
+    def training_plan(self, ranges: Ranges) -> TrainingPlan:
         """Lower the temperature as the published code does, and store the flow at T = 1 and at the lowest T.
 
         Ranges below T = 1 have their highest temperature instead of 1. A single temperature is not lowered.

@@ -8,6 +8,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
@@ -26,7 +27,7 @@ def prepare(flow: MatrixFlow, condition: Float[ArrayLike, " 3"]) -> Any:
     """`flow.prepare(condition)`, compiled; None without shipped weights."""
     if not flow.has_shipped:
         return None
-    return _PROGRAMS[compiles_quickly(flow.n_entries, jax.default_backend())](flow, condition)
+    return _PROGRAMS[compiles_quickly(flow.n_entries, jax.default_backend())](flow, jnp.asarray(condition))
 
 
 def prepare_many(flow: MatrixFlow, conditions: Float[np.ndarray, "*c 3"]) -> Any:

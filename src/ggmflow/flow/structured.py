@@ -18,7 +18,7 @@ from paramax import unwrap
 from ggmflow.flow.base import MatrixFlow, MemoryNeed, TrainingPlan, fixed, full_precision
 from ggmflow.flow.pushforward import density_through_inverse
 from ggmflow.flow.structured_columns import StructuredColumns
-from ggmflow.flow.structured_geometry import Geometry, Shipped, couplings_per_pair, shipped_at
+from ggmflow.flow.structured_geometry import Geometry, Shipped, added_rate, couplings_per_pair, shipped_at
 from ggmflow.flow.structured_gradient import path_derivative_loss, sample_columns
 from ggmflow.flow.structured_network import load_correction_network
 from ggmflow.flow.transport import load_network, network_of_zeros, network_sizes
@@ -79,8 +79,8 @@ class StructuredFlow(MatrixFlow):
         if not self.has_shipped:
             return self
         d, learned = len(self.scatter_matrix), self.bijection.learned
-        ridge, ridge_0 = jnp.zeros((d, learned.ridge.shape[1])), jnp.zeros(d)
-        learned = eqx.tree_at(lambda each: (each.ridge, each.ridge_0), learned, (ridge, ridge_0))
+        ridge = jnp.zeros((d, learned.ridge.shape[1]), learned.ridge.dtype)
+        learned = eqx.tree_at(lambda each: (each.ridge, each.ridge_0), learned, (ridge, ridge[:, 0]))
         return eqx.tree_at(lambda flow: (flow.bijection.pretrained, flow.bijection.learned), self, (None, learned))
 
     @staticmethod
@@ -96,9 +96,10 @@ class StructuredFlow(MatrixFlow):
         weights = s * d * (2 * d * couplings_per_pair(d, s) + 85)
         return MemoryNeed(weights, per_draw=50 * s * d, per_condition=10 * d**2 if s < d else 0)
 
-    @staticmethod
-    def training_plan(ranges: Ranges) -> TrainingPlan:
+    def training_plan(self, ranges: Ranges) -> TrainingPlan:
         """All temperatures at once."""
+        if self.has_shipped:
+            return TrainingPlan(learning_rate=added_rate(len(self.scatter_matrix), self.n_query), averaging=0.99)
         # Cold posteriors are narrow and need larger corrections, which a higher rate reaches in time.
         return TrainingPlan(learning_rate=1.5e-2 if ranges.many_temperatures else 1e-2)
 
@@ -110,7 +111,7 @@ class StructuredFlow(MatrixFlow):
     @full_precision
     def prepare(self, condition: Float[Array, " 3"]) -> Shipped | None:
         """What the shipped network gives."""
-        return shipped_at(unwrap(self.bijection), condition)
+        return shipped_at(unwrap(self.bijection), condition) if self.has_shipped else None
 
     @full_precision
     def loss(

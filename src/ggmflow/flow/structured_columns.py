@@ -1,7 +1,8 @@
 """The structured bijection: noise to a precision matrix, column by column, entry by entry.
 
 Without the l_q term the tempered posterior is Wishart(ν, Ψ⁻¹), ν = n + d + 1, Ψ = S + λI (n, S, λ divided by T), and
-the columns of its Cholesky factor are independent. With a learned ridge ρ in Ψ and A lower triangular, AAᵀ = Ψ⁻¹:
+the columns of its Cholesky factor are independent. With a ridge ρ in Ψ, learned or the
+shipped network's, and A lower triangular, AAᵀ = Ψ⁻¹:
 
     ℓ_j  = σ_j √k (1 − 2/(9k) + √(2/(9k)) ζ)^{3/2}                      k = ν − j: a χ variable (Wilson–Hilferty)
     μ_ij = (A_ij/A_jj) ℓ_j + Σ_{j<m<i} A_im ε_m,   ε_m = (L_mj − μ_mj)/A_mm      mean given the entries above
@@ -80,7 +81,8 @@ class StructuredColumns(AbstractBijection):
     network
         Weights of τ; default those shipped.
     pretrained
-        Weights of the network that gives corrections for every data set; None starts without corrections.
+        Weights of the network that gives ridge, corrections and couplings for every data set; None: the ridge is
+        learned, and corrections start at zero.
     """
 
     learned: Learned

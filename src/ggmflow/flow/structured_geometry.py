@@ -1,7 +1,7 @@
 """The geometry of the tempered posterior at one condition, and the weights that correct it.
 
     Ψ = S + λI + diag(ρ) = UUᵀ,   A = U⁻ᵀ,   AAᵀ = Ψ⁻¹                     n, S, λ divided by T
-    ρ_i = (S_ii + λ)(1/v_i − 1) e^{learned},   v_i = variance of exp(−½x² − κ|x|^q)
+    ρ_i = (S_ii + λ)(1/v_i − 1) e^{correction},   v_i = variance of exp(−½x² − κ|x|^q)
     σ_i⁻² = A_ii⁻² − ρ_i,   k_j = n + 2 + (d − 1 − j)(1 − pinned)            degrees of freedom of ℓ_j
 
 Corrections are linear in an embedding of the condition, couplings between entries linear in its basis.
@@ -29,11 +29,14 @@ from ggmflow.flow.structured_network import (
 )
 from ggmflow.flow.transport import Network
 
+_FOLLOWING = 4  # weights of a coupling that follows the condition
 NUM_CORRECTIONS = 5  # log σ, δ, log κ; log scale and shift of the noise
 _MAX_EXCESS = 100.0  # a larger ridge changes nothing but loses precision in float32
-# Scale of the basis of couplings that are added to a shipped network: Adam's steps in them are so much larger. They are
-# what it lacks; 800 steps on the toy problem gain 0.15 nats with couplings alone, 0.02 with corrections alone.
-_ADDED_SCALE = 5.0
+# With a shipped network: the first learning rate, and the scale of the basis of couplings, which makes Adam's steps in
+# them larger. Couplings are what the network lacks: 800 steps raise the ELBO of the toy problem by 0.15 nats with
+# couplings alone, by 0.02 with corrections alone. In 100 steps twice the rate ended 0.02 nats lower.
+_ADDED_RATE, _ADDED_SCALE = 5e-4, 20.0
+_ADDED_RATE_ALONE = 3e-3  # for corrections without couplings that follow the condition
 
 # The last axis of every array below is the draws; its length is 1 where all draws share one condition.
 PerDraw = Float[Array, "... b"]
@@ -61,12 +64,16 @@ class Learned(eqx.Module):
 
 
 class Shipped(NamedTuple):
-    """What the shipped network gives at one condition; training on data differentiates nothing of it."""
+    """What the shipped network gives at one condition; training on data differentiates nothing of it.
+
+    `factors` follow from it; they are None for a blanket, where they would need more memory than all the rest.
+    """
 
     pinned: Float[Array, ""]
-    factors: Factors
+    ridge: Float[Array, " d"]
     correction: Float[Array, "5 d s"]
-    couplings: Couplings
+    coupling: Float[Array, "3 d s"]
+    factors: Factors | None
 
 
 class Geometry(NamedTuple):
@@ -141,7 +148,12 @@ def couplings_per_pair(d: int, s: int) -> int:
     couplings are omitted: they would need more memory than all other arrays, and in a blanket they add more noise than
     they remove.
     """
-    return 4 if s * d * d <= 40_000 else 1 if 2 * s >= d and d <= 160 else 0
+    return _FOLLOWING if s * d * d <= 40_000 else 1 if 2 * s >= d and d <= 160 else 0
+
+
+def added_rate(d: int, s: int) -> float:
+    """First learning rate of what is added to a shipped network."""
+    return _ADDED_RATE if couplings_per_pair(d, s) == _FOLLOWING else _ADDED_RATE_ALONE
 
 
 def geometry_at(columns: Columns, condition: Float[Array, " 3"], shipped: Shipped | None = None) -> Geometry:
@@ -162,12 +174,15 @@ def geometry_at(columns: Columns, condition: Float[Array, " 3"], shipped: Shippe
     lam, q, n, S = _tempered(columns, condition)
     if columns.pretrained is None:
         table, degrees = _table(columns, condition)
-        factors = _factors(table, learned.ridge @ embedding + learned.ridge_0, degrees)
         pinned, coupled = table.pinned, None
+        factors = _factors(S, lam, _ridge(table, learned.ridge @ embedding + learned.ridge_0), degrees)
     else:
         shipped = shipped_at(columns, condition) if shipped is None else shipped
-        pinned, factors, coupled = shipped.pinned, shipped.factors, shipped.couplings
-        correction += shipped.correction
+        pinned, factors = shipped.pinned, shipped.factors
+        if factors is None:
+            degrees = _degrees(n, pinned, len(S), jnp.arange(columns.n_query, dtype=S.dtype))
+            factors = _factors(S, lam, shipped.ridge, degrees)
+        correction, coupled = correction + shipped.correction, couplings(factors, shipped.coupling)
     return Geometry(lam, q, n, S, factors.A, factors.U, factors.scale, pinned, correction, basis, coupled)
 
 
@@ -176,9 +191,16 @@ def shipped_at(columns: Columns, condition: Float[Array, " 3"]) -> Shipped:
     if columns.pretrained is None:
         raise ValueError("this flow has no shipped network")
     table, degrees = _table(columns, condition)
-    factors = _factors(table, log_ridge(columns.pretrained, table, columns.n_query), degrees)
-    correction, weights = entry_corrections(columns.pretrained, table, factors)
-    return Shipped(table.pinned, factors, correction, couplings(factors, weights))
+    ridge = _ridge(table, log_ridge(columns.pretrained, table, columns.n_query))
+    factors = _factors(table.scatter, table.lam, ridge, degrees)
+    corrections = entry_corrections(columns.pretrained, table, factors)
+    return Shipped(table.pinned, ridge, *corrections, factors if columns.n_query == len(table.scatter) else None)
+
+
+def has_many_temperatures(columns: Columns) -> bool:
+    """Whether the flow is for a range of temperatures."""
+    learned = columns.learned
+    return learned.ridge.shape[1] > len(learned.bias_2) + 3
 
 
 def _tempered(columns: Columns, condition: Float[Array, " 3"]) -> tuple[Array, Array, Array, Array]:
@@ -198,11 +220,14 @@ def _table(columns: Columns, condition: Float[Array, " 3"]) -> tuple[Tempered, F
     return Tempered(lam, q, n, S, diagonal, excess, pinned), degrees
 
 
-def _factors(table: Tempered, log_rho: Float[Array, " d"], degrees: Float[Array, " s"]) -> Factors:
-    diagonal = table.diagonal
-    ridge = diagonal * table.excess * jnp.exp(log_rho)
-    U, A = factorize(table.scatter + jnp.diag(table.lam + ridge))
+def _ridge(table: Tempered, log_rho: Float[Array, " d"]) -> Float[Array, " d"]:
+    return table.diagonal * table.excess * jnp.exp(log_rho)
+
+
+def _factors(S: Float[Array, "d d"], lam: Array, ridge: Float[Array, " d"], degrees: Float[Array, " s"]) -> Factors:
+    U, A = factorize(S + jnp.diag(lam + ridge))
     # U_ii² − ρ_i, without the difference of large numbers
+    diagonal = jnp.diagonal(S) + lam
     own = jnp.maximum(diagonal - jnp.sum(jnp.triu(U, 1) ** 2, axis=1), 1e-5 * diagonal)
     return Factors(U, A, jax.lax.rsqrt(own), ridge, degrees)
 
@@ -215,7 +240,7 @@ def _embed(columns: Columns, condition: Float[Array, " 3"]) -> tuple[Float[Array
     embedding = jnp.concatenate([jnp.tanh(learned.embed_2 @ hidden + learned.bias_2), scaled])
     basis = jnp.concatenate([jnp.ones(1, scaled.dtype), scaled])
     basis = basis if columns.pretrained is None else _ADDED_SCALE * basis
-    many_temperatures = learned.ridge.shape[1] > len(embedding)
+    many_temperatures = has_many_temperatures(columns)
     basis = basis[: learned.from_fill.shape[2] // (2 if many_temperatures else 1)]
     if many_temperatures:
         # Separate weights for warm and cold, so that the many cold conditions do not change the corrections at T = 1.

@@ -1,4 +1,4 @@
-"""The start of a fit: the shipped weights, or the plain flow where that is better, and training where it pays.
+"""The start of a fit: the shipped weights or, far from the posterior, the plain flow if better; training where it pays.
 
     spread = √(median over conditions of Var(log w)/D),   w = p̃/q,      at the highest and at the lowest temperature
 

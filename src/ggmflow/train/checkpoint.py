@@ -62,11 +62,15 @@ class Progress(NamedTuple):
 def identify_run(
     key: PRNGKeyArray, low: np.ndarray, high: np.ndarray, settings: Settings, flow: MatrixFlow
 ) -> dict[str, Any]:
-    """Key, ranges, settings and initial flow, which must agree between a checkpoint and the run that resumes it."""
+    """Version, key, ranges, settings and initial flow: equal in a checkpoint and in the run that resumes it.
+
+    Versions differ in how they draw conditions.
+    """
     digest = hashlib.sha256()
     for leaf in jax.tree.leaves(eqx.filter((flow, jax.random.key_data(key)), eqx.is_array)):
         digest.update(np.asarray(leaf).tobytes())
-    return {"run": digest.hexdigest(), "low": list(low), "high": list(high), "settings": list(settings)}
+    own = {"version": archive.versions()["ggmflow"], "run": digest.hexdigest()}
+    return own | {"low": list(low), "high": list(high), "settings": list(settings)}
 
 
 class Checkpointer:

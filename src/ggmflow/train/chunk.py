@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh, PartitionSpec
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ggmflow.flow.base import MatrixFlow
 from ggmflow.storage.compiling import COMPILER_OPTIONS
@@ -45,7 +45,7 @@ class Fixed(NamedTuple):
 class Inputs(NamedTuple):
     """Sets of conditions, which steps take in turn, the held-out ones last; and what the flow prepares for them."""
 
-    conditions: Float[Array, "k c 3"]
+    conditions: Float[ArrayLike, "k c 3"]
     prepared: Any
 
 

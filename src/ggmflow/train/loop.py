@@ -32,8 +32,8 @@ from ggmflow.train.schedule import condition_grid, cooled_temperature, draw_cond
 from ggmflow.train.settings import CHUNK, Settings
 from ggmflow.train.status import Status
 
-# If a flow prepares something for its conditions: sets of conditions, chunks that share them, and most numbers of all.
-_SHARED_SETS, _SHARING_CHUNKS, _MOST_PREPARED = 8, 4, 2**26
+# If a flow prepares something for its conditions: at most so many sets, for so many chunks, of so many numbers.
+_MAX_SETS, _MAX_CHUNKS, _MAX_PREPARED = 8, 4, 2**26
 _SHORT = 400  # steps of a training for which optimized programs do not pay
 
 
@@ -117,6 +117,8 @@ def train(
     quick = settings.steps <= _SHORT and compiles_quickly(flow.n_entries, mesh.devices.flat[0].platform)
     fixed = replicate(Fixed(frozen, key, jnp.float32(_num_chunks(settings) * CHUNK)), mesh)
     sharing = plan_sharing(flow, settings.num_conditions) if flow.has_shipped else Sharing(CHUNK, 1)
+    if settings.cooling is not None:
+        sharing = sharing._replace(num_chunks=1)  # every chunk has a temperature of its own
     run = _Run(flow, key, low, high, settings, snapshots, mesh, fixed, sharing, quick)
     writer = Checkpointer(checkpoint if jax.process_index() == 0 else None, identity)
     progress = _replicate_progress(progress, mesh)
@@ -159,14 +161,15 @@ class Sharing(NamedTuple):
 
 
 def plan_sharing(flow: MatrixFlow, num_conditions: int) -> Sharing:
-    """The sharing for a flow that prepares something for every set, which takes about as long as a step with it.
+    """The sharing for a flow that prepares something for its conditions.
 
-    Where memory allows few sets, they are drawn anew more often.
+    Preparing a set takes about as long as a step, so steps use the same sets again. Where memory allows few sets, they
+    are drawn anew more often.
     """
     d, s = len(flow.scatter_matrix), flow.n_query
-    prepared = num_conditions * (3 * d * d + 8 * d * s)  # numbers of a set: factors, corrections and couplings
-    num_sets = int(np.clip(_MOST_PREPARED // prepared - 1, 1, _SHARED_SETS))
-    return Sharing(num_sets, -(-_SHARING_CHUNKS * num_sets // _SHARED_SETS))
+    prepared = num_conditions * d * (8 * s + (2 * d if s == d else 0))  # corrections and couplings, factors
+    num_sets = int(np.clip(_MAX_PREPARED // prepared - 1, 1, _MAX_SETS))
+    return Sharing(num_sets, -(-_MAX_CHUNKS * num_sets // _MAX_SETS))
 
 
 class _Run(NamedTuple):
@@ -210,7 +213,7 @@ class _Run(NamedTuple):
         ends = (self.settings.num_conditions, self.low, self.high, log_temperature)
         rng = np.random.default_rng([*np.asarray(jax.random.key_data(self.key)), chunk // self.sharing.num_chunks])
         sets = [draw_conditions(rng, *ends) for _ in range(self.sharing.num_sets)]
-        conditions = np.stack([*sets, condition_grid(*ends)])
+        conditions = np.stack([*sets, condition_grid(*ends)]).astype(self.flow.scatter_matrix.dtype)
         return replicate(Inputs(conditions, prepare_many(self.flow, conditions)), self.mesh)
 
     def one_chunk(self, state: State, inputs: Inputs) -> tuple[State, Float[Array, "c m"]]:

@@ -7,7 +7,6 @@ from ggmflow.errors.argument import ArgumentError
 from ggmflow.flow.base import TrainingPlan
 
 CHUNK = 25  # steps per compiled chunk
-_FINE_RATE = 1e-3  # of fine-tuning; on the toy problem twice the rate ended 0.03 nats lower
 _MAX_STEPS, _MAX_DRAWS = 10**8, 10**6  # weeks of training, and gigabytes per step: larger numbers are typing errors
 
 
@@ -51,7 +50,7 @@ def default_settings(
 ) -> Settings:
     """Settings for D free entries: more entries get fewer draws, a range of temperatures more steps.
 
-    A flow that starts with shipped corrections gets few steps at a low rate: at a higher one it first becomes worse.
+    A flow that starts with shipped corrections gets few steps.
 
     Parameters
     ----------
@@ -84,7 +83,7 @@ def default_settings(
         steps=max(-(-int(steps) // CHUNK), len(plan.snapshots) if steps else 0) * CHUNK,
         num_conditions=max(1, num_conditions),
         num_draws=num_draws,
-        learning_rate=_FINE_RATE if pretrained else plan.learning_rate,
+        learning_rate=plan.learning_rate,
         cooling=plan.cooling,
         averaging=plan.averaging,
     )
