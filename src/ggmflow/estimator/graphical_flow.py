@@ -85,7 +85,8 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
         them, 1 and the lowest.
     pretrained : bool
         Start from weights that were trained once, on simulated tables, and are shipped with the package. Where they
-        are not good enough, training on these data starts from them, and the better of both is kept. "paper" has none.
+        are not good enough, training on these data starts from them (or, if that is better, without them), and the
+        better of start and result is kept. "paper" has none.
     steps : int, optional
         Gradient steps of training on these data; 0 trains nothing. By default their number follows from the number of
         entries (without shipped weights also from the ranges), and nothing is trained where those weights are good.
