@@ -24,7 +24,7 @@ from rich.table import Table
 from experiments.pretrain.tables import FAMILIES, HELD_OUT, draw_conditions, draw_table
 from experiments.pretrain.training import SEED, shell
 from ggmflow.flow.structured_gradient import sample_columns
-from ggmflow.flow.structured_network import CorrectionNetwork, without_corrections
+from ggmflow.flow.structured_network import CorrectionNetwork
 
 SIZES = [(7, 7), (15, 15), (30, 30), (60, 5)]  # d, s
 ROWS_PER_VARIABLE = (0.5, 2.0, 10.0)
@@ -57,7 +57,7 @@ class Quality(NamedTuple):
 
 def measure(network: CorrectionNetwork, *, quick: bool = False) -> list[Row]:
     """A row for every group of families, size and number of rows per variable."""
-    networks = [jax.tree.map(jnp.asarray, network), jax.tree.map(jnp.asarray, without_corrections(network))]
+    networks = [jax.tree.map(jnp.asarray, network), None]
     num_tables, num_draws = (QUICK_TABLES, QUICK_DRAWS) if quick else (NUM_TABLES, NUM_DRAWS)
     rows = []
     for (d, s), ratio, group in product(QUICK_SIZES if quick else SIZES, ROWS_PER_VARIABLE, GROUPS):
@@ -86,7 +86,9 @@ def _tables(rng: np.random.Generator, group: str, d: int, n: int, num: int):
 
 
 @partial(jax.jit, static_argnames=("s", "num_draws"))
-def _sample(network: CorrectionNetwork, S: Array, n: Array, condition: Array, key: Array, s: int, num_draws: int):
+def _sample(
+    network: CorrectionNetwork | None, S: Array, n: Array, condition: Array, key: Array, s: int, num_draws: int
+):
     parts = (S, n, network)
     flow = eqx.tree_at(
         lambda each: (each.scatter, each.n_samples, each.pretrained),

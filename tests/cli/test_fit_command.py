@@ -71,7 +71,7 @@ def test_fit_without_training(table, tmp_path, monkeypatch):
     options = ["fit", str(table), "-o", str(tmp_path / "run"), "--lam", "2", "--q", "1", "--steps", "0"]
     result = run(app, options)
     assert result.exit_code == 0, result.output
-    assert "Fit not trained: the shipped network answers" in " ".join(result.stdout.split())
+    assert "Fit not trained: the flow answers as shipped" in " ".join(result.stdout.split())
     parameters = json.loads((tmp_path / "run" / "run.json").read_text())["parameters"]
     assert (parameters["pretrained"], parameters["steps"]) == (True, 0)
     refused([*options[:-2], "--resume"], "--steps was 0 and is the default")

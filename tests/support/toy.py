@@ -39,15 +39,18 @@ class Toy(MatrixFlow):
     scatter: Any
     n_samples: Any
     n_query: int = eqx.field(static=True)
+    prepares: bool = eqx.field(static=True)  # the loss takes its conditions from what is prepared
     make_noise: Callable = eqx.field(static=True)
     make_loss: Callable = eqx.field(static=True)
     architecture: ClassVar[str] = "toy"
 
-    def __init__(self, poison=np.inf, step_size=1.0, n_query=1, make_noise=toy_noise, make_loss=toy_loss):
+    def __init__(
+        self, poison=np.inf, step_size=1.0, n_query=1, make_noise=toy_noise, make_loss=toy_loss, prepares=False
+    ):
         self.mean = jnp.zeros(2)
         self.poison, self.step_size = fixed(poison), fixed(step_size)
         self.scatter, self.n_samples, self.n_query = fixed(np.ones((1, 1))), fixed(1.0), n_query
-        self.make_noise, self.make_loss = make_noise, make_loss
+        self.make_noise, self.make_loss, self.prepares = make_noise, make_loss, prepares
 
     @classmethod
     def build(cls, key, scatter, n_samples, n_query, low, high, **options):
@@ -63,7 +66,7 @@ class Toy(MatrixFlow):
 
     @property
     def has_shipped(self):
-        return False
+        return self.prepares
 
     def without_shipped(self):
         return self
@@ -79,13 +82,13 @@ class Toy(MatrixFlow):
         return self.make_noise(self, key, num_conditions, num_draws)
 
     def prepare(self, condition):
-        return None
+        return condition if self.prepares else None
 
     def at(self, condition, prepared=None):
         return None
 
     def loss(self, noise, conditions, prepared):
-        return self.make_loss(self, noise, conditions)
+        return self.make_loss(self, noise, prepared if self.prepares else conditions)
 
     def draw(self, key, condition, num_draws, at=None):
         x = jax.random.normal(key, (num_draws, 1)) + self.mean.sum()

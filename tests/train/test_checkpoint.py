@@ -14,10 +14,13 @@ from ggmflow.train.settings import CHUNK
 from tests.support.toy import COOLING, HIGH, Toy, assert_same, interrupt_at, run
 
 
+@pytest.mark.parametrize("prepares", [False, True], ids=["", "prepared"])
 @pytest.mark.parametrize("cooling", [None, COOLING], ids=["range", "cooling"])
 @pytest.mark.parametrize("chunk", [1, 4, 10])
-def test_resumes_bit_by_bit_after_an_interrupt(tmp_path, chunk, cooling):
+def test_resumes_bit_by_bit_after_an_interrupt(tmp_path, chunk, cooling, prepares):
+    """Also if a flow prepares something for conditions, which four chunks share without cooling."""
     path, more = tmp_path / "run.checkpoint", {"cooling": cooling, "snapshot_at": (1.0, 0.01) if cooling else ()}
+    more["flow"] = Toy(prepares=prepares)
     if cooling and chunk == 1:  # no temperature of a snapshot was reached: no flow to keep, but a checkpoint
         with pytest.raises(KeyboardInterrupt):
             run(checkpoint=path, report=interrupt_at(chunk * CHUNK), **more)

@@ -89,6 +89,23 @@ def test_conditions_are_shared_by_as_many_steps_as_memory_asks_for():
     assert loop.plan_sharing(flow(2000, 2000), 8) == loop.Sharing(1, 1)
 
 
+@pytest.mark.parametrize(("cooling", "expected"), [(None, 3), (COOLING, 10)])
+def test_chunks_share_what_is_prepared_unless_their_temperature_differs(monkeypatch, cooling, expected):
+    real, temperatures = loop.prepare_many, []
+
+    def prepare_many(flow, conditions):
+        temperatures.append(conditions[..., 2])
+        return real(flow, conditions)
+
+    monkeypatch.setattr(loop, "prepare_many", prepare_many)
+    run(Toy(prepares=True), cooling=cooling)
+    assert len(temperatures) == expected
+    if cooling:  # the held-out conditions have that of the stage too
+        stages = [cooled_temperature(cooling, chunk, 10) for chunk in range(10)]
+        found = np.array(temperatures).reshape(10, -1)
+        np.testing.assert_allclose(found, np.broadcast_to(np.log(stages)[:, None], found.shape), rtol=1e-6, atol=1e-6)
+
+
 def test_training_fails_if_no_elbo_is_finite():
     flow = eqx.tree_at(lambda flow: flow.mean, Toy(), jnp.array([jnp.nan, 0.0]))
     assert run(flow, steps=3 * CHUNK).status == "failed"

@@ -123,7 +123,7 @@ def _fit(X: Float[np.ndarray, "n d"], steps: int, seed: int) -> GraphicalFlow:
     low, high = model.lam_range_
     how = f"{ends[Status(model.status_)]} after {model.n_iter_} steps and"
     if model.n_iter_ == 0:
-        how = "Not trained: the shipped network answers after"
+        how = "Not trained: the flow answers as shipped after"
     console.print(f"{how} {time.perf_counter() - start:.0f} s, compilation included. λ from {low:.2g} to {high:.2g}.")
     return model
 

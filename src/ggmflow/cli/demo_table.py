@@ -47,7 +47,7 @@ def show_table(console: Console, output: Path, seed: int) -> None:
             model = GraphicalFlow(random_state=seed, progress=False).fit(table)
             post = model.posterior()
             edges = export_table(post)
-        how = f"trained for {model.n_iter_} steps" if model.n_iter_ else "not trained: the shipped network answers"
+        how = f"trained for {model.n_iter_} steps" if model.n_iter_ else "not trained: the flow answers as shipped"
         console.print(
             f"Fitted in {time.perf_counter() - start:.0f} s ({how}). Evidence is highest at λ = {post.lam:.2f}, "
             f"q = {post.q:.2f}."

@@ -155,7 +155,7 @@ def _training(record: dict[str, Any]) -> str:
     """Number of training steps, if any, and the time of training and of the other parts of a fit."""
     how = "stopped early after" if record.get("training") == Status.STOPPED_EARLY else "trained for"
     trained = record.get("steps") != 0
-    steps = f"{how} {record.get('steps')} steps" if trained else _untrained(record)
+    steps = f"{how} {record.get('steps')} steps" if trained else "not trained: the flow answers as shipped"
     if (timings := record.get("timings")) is None:  # a run of an earlier version has only the total
         return f"{steps}, {duration(record['seconds'])}"
     parts = {"compiling": timings["compiling"], "choosing λ and q": timings.get("choosing") or 0.0}
@@ -165,11 +165,6 @@ def _training(record: dict[str, Any]) -> str:
     if not trained:
         return f"{steps} ({parts_text})" if rest else steps
     return f"{steps} in {duration(timings['training'])}{f', plus {parts_text}' if rest else ''}"
-
-
-def _untrained(record: dict[str, Any]) -> str:
-    shipped = record["parameters"].get("pretrained", False)
-    return "not trained: the shipped network answers" if shipped else "not trained: the flow is used as it starts"
 
 
 def _edge_table(edges: pd.DataFrame, level: float, title: str) -> Table:

@@ -123,15 +123,6 @@ def initial_network(key: Array) -> CorrectionNetwork:
     )
 
 
-def without_corrections(network: CorrectionNetwork) -> CorrectionNetwork:
-    """A network of the same shape that corrects nothing."""
-
-    def silent(part: Perceptron) -> Perceptron:
-        return part._replace(weight_2=jnp.zeros_like(part.weight_2), bias_2=jnp.zeros_like(part.bias_2))
-
-    return network._replace(row=silent(network.row), entry=silent(network.entry), diagonal=silent(network.diagonal))
-
-
 def log_ridge(network: CorrectionNetwork, table: Tempered, s: int) -> Float[Array, " d"]:
     """The correction of the log ridge of every row."""
     d, one = len(table.diagonal), jnp.ones_like(table.diagonal)
