@@ -31,7 +31,7 @@ app(prog_name="ggmflow")
 """
 
 
-STEPS = 24 * CHUNK
+STEPS = 80 * CHUNK  # seconds of training, so that a signal comes before its end
 ARGUMENTS = ["--lam", "2", "--q", "1", "--no-pretrained", "--steps", str(STEPS)]
 
 
