@@ -1,6 +1,7 @@
 """Train τ, the one-dimensional transport that all entries of all flows share, and report its accuracy.
 
     python -m experiments.transport            train, write the shipped weights and docs/tables/transport_kl.csv
+    python -m experiments.transport --small    the same for the small network, which blankets use; without the table
     python -m experiments.transport --check    only report the accuracy of the shipped weights
 
     minimize over θ   E_{(δ, κ, q)} [ KL(τ_θ # N(0, 1) ‖ p) + α · regression of quantiles ],
@@ -31,6 +32,8 @@ from scipy import special
 
 from ggmflow.flow.transport import (
     DELTA_RANGE,
+    HIDDEN,
+    HIDDEN_SMALL,
     LOG_KAPPA_RANGE,
     NUM_FEATURES,
     Network,
@@ -41,10 +44,10 @@ from ggmflow.flow.transport import (
 from ggmflow.model.target import absolute_power
 
 ROOT = Path(__file__).parents[1]
-WEIGHTS = ROOT / "src" / "ggmflow" / "flow" / "transport.npz"
+FLOW = ROOT / "src" / "ggmflow" / "flow"
 TABLE = ROOT / "docs" / "tables" / "transport_kl.csv"
 
-HIDDEN, NUM_PAIRS = 64, 2
+NUM_PAIRS = 2
 STEPS, BLOCK = 18_000, 500  # conditions are reweighted after every block of steps
 POOL_SIZE, BATCH_SIZE, NUM_STRATA = 60_000, 1536, 32
 LEARNING_RATE = 4e-3
@@ -121,20 +124,20 @@ def make_pool(size: int, chunk: int = 2000) -> Pool:
     return jax.tree.map(lambda value: jnp.asarray(value, jnp.float32), pool)
 
 
-def initial_network(key: PRNGKeyArray) -> Network:
+def initial_network(key: PRNGKeyArray, hidden: int) -> Network:
     """Small random weights; biases start near the Gaussian shift."""
     keys, num_out = jax.random.split(key, 3), num_parameters(NUM_PAIRS)
     weights = [
         scale * jax.random.normal(key, (rows, columns)) / np.sqrt(columns).astype(np.float32)
         for key, rows, columns, scale in zip(
-            keys, (HIDDEN, HIDDEN, num_out), (NUM_FEATURES, HIDDEN, HIDDEN), (1.0, 1.0, 0.1), strict=True
+            keys, (hidden, hidden, num_out), (NUM_FEATURES, hidden, hidden), (1.0, 1.0, 0.1), strict=True
         )
     ]
     bias, K = np.zeros(num_out, np.float32), NUM_PAIRS
     bias[:K], bias[2 * K : 3 * K] = np.linspace(0.7, 2.5, K), 1.0  # centres and widths of the sigmoids
     bias[6 * K + 2] = 2.0  # the location's share of x*
     bias[6 * K + 5 : 7 * K + 6], bias[7 * K + 6 :] = -1.0, np.linspace(-4.0, 1.0, K + 1)  # m, log ε
-    return Network(weights[0], jnp.zeros(HIDDEN), weights[1], jnp.zeros(HIDDEN), weights[2], jnp.asarray(bias))
+    return Network(weights[0], jnp.zeros(hidden), weights[1], jnp.zeros(hidden), weights[2], jnp.asarray(bias))
 
 
 def apply_all(network: Network, z: Float[Array, "c m"], conditions: Conditions) -> tuple[Array, Array]:
@@ -181,7 +184,7 @@ def loss(network: Network, key: PRNGKeyArray, pool: Pool, cumulative: Array, alp
     return jnp.mean(kl) + alpha * jnp.mean(jnp.minimum(optax.huber_loss(error, delta=0.2), 5.0))
 
 
-def train(steps: int, console: Console) -> Network:
+def train(steps: int, hidden: int, console: Console) -> Network:
     """Adam with a cosine schedule; progress is printed after every block."""
     begin = time.perf_counter()
     pool = make_pool(POOL_SIZE)
@@ -189,7 +192,7 @@ def train(steps: int, console: Console) -> Network:
     num_blocks = -(-steps // BLOCK)
     schedule = optax.warmup_cosine_decay_schedule(1e-4, LEARNING_RATE, 200, num_blocks * BLOCK, 1e-5)
     optimizer = optax.chain(optax.zero_nans(), optax.clip_by_global_norm(1.0), optax.adam(schedule, b2=0.99))
-    network = initial_network(jax.random.key(0))
+    network = initial_network(jax.random.key(0), hidden)
     state = optimizer.init(network)
 
     @jax.jit
@@ -267,16 +270,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="only report the accuracy of the shipped weights")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"optimization steps, in blocks of {BLOCK}")
-    parser.add_argument("--output", type=Path, default=WEIGHTS, help="where to write weights")
+    parser.add_argument("--small", action="store_true", help=f"{HIDDEN_SMALL} hidden units instead of {HIDDEN}")
+    parser.add_argument("--output", type=Path, help="where to write weights; default: into the package")
     arguments = parser.parse_args()
     console = Console()
+    hidden = HIDDEN_SMALL if arguments.small else HIDDEN
     if arguments.check:
-        report(load_network(), console)
+        report(load_network(hidden), console)
         return
-    network = train(arguments.steps, console)
-    np.savez(arguments.output, **network._asdict())
+    network = train(arguments.steps, hidden, console)
+    np.savez(arguments.output or FLOW / f"transport_{hidden}.npz", **network._asdict())
     kl = report(network, console)
-    if arguments.output == WEIGHTS:
+    if arguments.output is None and not arguments.small:
         write_table(kl, TABLE)
 
 

@@ -12,7 +12,14 @@ import pytest
 from scipy.special import log_ndtr, logsumexp, ndtr
 
 from ggmflow.flow import transport as module
-from ggmflow.flow.transport import inverse_transport, load_network, transport, transport_partials
+from ggmflow.flow.transport import (
+    HIDDEN,
+    HIDDEN_SMALL,
+    inverse_transport,
+    load_network,
+    transport,
+    transport_partials,
+)
 
 # Inside the range, in its corners, and outside it on every side: columns δ, log κ, q
 CONDITIONS = np.array(
@@ -46,8 +53,11 @@ def arrays(*values):
     return [jnp.asarray(value, float) for value in np.broadcast_arrays(*values)]
 
 
-def weights():
-    return jax.tree.map(lambda value: jnp.asarray(value, float), load_network())
+both_networks = pytest.mark.parametrize("hidden", [HIDDEN, HIDDEN_SMALL])
+
+
+def weights(hidden=HIDDEN):
+    return jax.tree.map(lambda value: jnp.asarray(value, float), load_network(hidden))
 
 
 @jit
@@ -64,13 +74,13 @@ def log_normalizer(delta, log_kappa, q):
     return logsumexp(both) + np.log(step)
 
 
-def divergence(delta, log_kappa, q):
+def divergence(delta, log_kappa, q, hidden):
     """KL of τ # N(0, 1) to the family, by the trapezoidal rule in z; one number per condition."""
-    z = np.linspace(-7, 7, 1200)  # no node at z = 0, where the cusp is if δ = 0
+    z = np.linspace(-7, 7, 4800)  # no node at z = 0, where the cusp is if δ = 0
     weight = np.exp(-0.5 * z**2)
     weight /= weight.sum()
     columns = [value[:, None] for value in (delta, log_kappa, q)]
-    x, log_dx = map(np.asarray, run(weights(), *arrays(z, *columns)))
+    x, log_dx = map(np.asarray, run(weights(hidden), *arrays(z, *columns)))
     log_q = -0.5 * z**2 - 0.5 * np.log(2 * np.pi) - log_dx
     log_p = -0.5 * (x - columns[0]) ** 2 - np.exp(columns[1]) * np.abs(x) ** columns[2]
     log_Z = [log_normalizer(*condition) for condition in zip(delta, log_kappa, q, strict=True)]
@@ -90,10 +100,11 @@ def test_normalizer_against_closed_forms():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("x64")
-def test_divergence_from_the_family_is_small():
+@both_networks
+def test_divergence_from_the_family_is_small(hidden):
     """Mean KL ≤ 0.01, largest ≤ 0.1; `python -m experiments.transport --check` prints a finer grid."""
     axes = [0.0, 1.0, 2.0, 3.5, 6.0], [-6.0, -3.0, 0.0, 1.0, 2.0, 3.0, 4.0], [0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 2.0]
-    kl = divergence(*(axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")))
+    kl = divergence(*(axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")), hidden)
     assert kl.min() > -1e-4  # the rule's own error at the cusp of |x|^0.1
     assert kl.mean() <= 0.01
     assert kl.max() <= 0.1
@@ -157,12 +168,13 @@ def test_far_in_the_slab_the_map_is_a_gaussian_shift():
 
 
 @pytest.mark.usefixtures("x64")
+@both_networks
 @pytest.mark.parametrize("q", [0.25, 0.5, 1.0, 1.5])
-def test_divergence_is_small_outside_the_trained_range(q):
+def test_divergence_is_small_outside_the_trained_range(q, hidden):
     """Large data sets and low temperatures lead there, to conditions with a dominant slab or spike."""
     conditions = [(60, 0), (60, 5), (300, 3), (300, 7), (300, 10), (2, -9), (2, 7), (2, 9), (20, 9), (-44, 3)]
     delta, log_kappa = np.array(conditions, float).T
-    kl = divergence(delta, log_kappa, np.full_like(delta, q))
+    kl = divergence(delta, log_kappa, np.full_like(delta, q), hidden)
     assert np.all(kl > -1e-3)  # quadrature
     assert np.max(kl) < 0.1, dict(zip(conditions, kl, strict=True))
 
@@ -197,6 +209,9 @@ def test_partials_are_the_derivatives(monkeypatch):
                 np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8)
 
 
-def test_weights_are_finite_and_single_precision():
-    assert {value.dtype.name for value in load_network()} == {"float32"}
-    assert all(np.all(np.isfinite(value)) for value in load_network())
+@both_networks
+def test_weights_are_finite_and_single_precision(hidden):
+    network = load_network(hidden)
+    assert len(network.bias_1) == hidden
+    assert {value.dtype.name for value in network} == {"float32"}
+    assert all(np.all(np.isfinite(value)) for value in network)

@@ -1,5 +1,7 @@
 """A flow as a source of draws: densities agree with each other and rows and columns are those of the data."""
 
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import pytest
@@ -82,7 +84,7 @@ def test_log_prob_is_that_of_the_draws(case):
 
 def test_the_same_key_gives_the_same_draws_however_many(case):
     source, _ = case
-    size = chunk_size(source.flow.n_entries)
+    size = chunk_size(source.flow)
     many = source.sample(jax.random.key(3), 2 * size + 7)
     few = source.sample(jax.random.key(3), size + 1)
     for a, b in zip(many, few, strict=True):
@@ -150,7 +152,11 @@ def test_no_matrix_has_no_density_and_an_indefinite_one_is_named(case):
 
 
 def test_chunks_are_of_reasonable_size():
-    assert [chunk_size(n) for n in (1, 1000, 5050, 10**7)] == [500, 500, 103, 64]
+    def flow(n_entries, n_query):
+        return SimpleNamespace(n_entries=n_entries, n_query=n_query, scatter_matrix=np.eye(3))
+
+    assert [chunk_size(flow(n, 3)) for n in (1, 1000, 5050, 10**7)] == [500, 500, 103, 64]
+    assert [chunk_size(flow(n, 2)) for n in (1, 1893, 5050, 10**7)] == [600, 553, 207, 64]
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ def exact_modes(
     def starts(lam: float) -> list[Float[np.ndarray, "s d"]]:
         if not num_starts:
             return []
-        draws = sources[lam].sample(key, 2 * chunk_size(sources[lam].flow.n_entries))
+        draws = sources[lam].sample(key, 2 * chunk_size(sources[lam].flow))
         return list(draws.precision[np.argsort(-np.asarray(draws.log_target))[:num_starts]])
 
     with counting_bar(progress and q < 1, "modes", len(lams)) as report:

@@ -71,7 +71,7 @@ def quick_evidence(source: FlowSource, prior: Prior | LargePrior) -> Evidence:
     prior
         The result of `fit_prior`.
     """
-    return log_evidence(source, prior, jax.random.key(0), 2 * chunk_size(source.flow.n_entries), exact=False)
+    return log_evidence(source, prior, jax.random.key(0), 2 * chunk_size(source.flow), exact=False)
 
 
 def evidence_table(

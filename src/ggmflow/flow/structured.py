@@ -21,7 +21,7 @@ from ggmflow.flow.structured_columns import StructuredColumns
 from ggmflow.flow.structured_geometry import Geometry, Shipped, added_rate, couplings_per_pair, shipped_at
 from ggmflow.flow.structured_gradient import path_derivative_loss, sample_columns
 from ggmflow.flow.structured_network import load_correction_network
-from ggmflow.flow.transport import load_network, network_of_zeros, network_sizes
+from ggmflow.flow.transport import network_of_zeros, network_sizes
 from ggmflow.model.conditions import Ranges
 
 
@@ -61,8 +61,8 @@ class StructuredFlow(MatrixFlow):
     @staticmethod
     def shipped_options(*, pretrained: bool, sizes: Sequence[int] | None) -> dict[str, Any]:
         """τ, and the network that was trained once for all data sets."""
-        network = load_network() if sizes is None else network_of_zeros(*sizes)
-        return {"network": network} | ({"pretrained": load_correction_network()} if pretrained else {})
+        stored = {} if sizes is None else {"network": network_of_zeros(*sizes)}
+        return stored | ({"pretrained": load_correction_network()} if pretrained else {})
 
     @property
     def shipped_sizes(self) -> Sequence[int]:

@@ -49,7 +49,7 @@ from ggmflow.flow.structured_geometry import (
     initial_weights,
 )
 from ggmflow.flow.structured_network import CorrectionNetwork
-from ggmflow.flow.transport import Network, inverse_transport, load_network
+from ggmflow.flow.transport import HIDDEN, HIDDEN_SMALL, Network, inverse_transport, load_network
 from ggmflow.model.target import absolute_power, cholesky_columns, entry_indices, precision_from_entries, to_columns
 
 
@@ -128,7 +128,8 @@ class StructuredColumns(AbstractBijection):
         self.center = _fixed(jnp.asarray((low + high) / 2))
         # A range of one point is centred to 0, so its scale does not matter.
         self.half_range = _fixed(jnp.asarray(np.where(high > low, (high - low) / 2, np.float32(1))))
-        self.network = _fixed(jax.tree.map(jnp.asarray, network or load_network()))
+        network = network or load_network(HIDDEN if s == d else HIDDEN_SMALL)
+        self.network = _fixed(jax.tree.map(jnp.asarray, network))
         self.pretrained = None if pretrained is None else _fixed(jax.tree.map(jnp.asarray, pretrained))
         self.shape = (len(entry_indices(d, s)[0]),)
         self.n_query = s

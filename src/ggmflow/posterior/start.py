@@ -102,7 +102,7 @@ def judge(flow: MatrixFlow, problem: Problem) -> Start:
 
 
 def _log_ratio(source: FlowSource) -> Float[np.ndarray, " m"]:
-    _, log_q, log_p = source.entries(jax.random.key(0), chunk_size(source.flow.n_entries))
+    _, log_q, log_p = source.entries(jax.random.key(0), chunk_size(source.flow))
     return log_q.astype(float) - log_p.astype(float)
 
 

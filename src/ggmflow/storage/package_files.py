@@ -6,7 +6,7 @@ from importlib.resources.abc import Traversable
 
 
 def package_file(path: str) -> Traversable:
-    """A file by its path below `ggmflow`, for example ``flow/transport.npz``; it may be inside a ZIP file."""
+    """A file by its path below `ggmflow`, for example ``flow/transport_64.npz``; it may be inside a ZIP file."""
     return resources.files("ggmflow").joinpath(path)
 
 

@@ -173,7 +173,7 @@ def density(seen: View, pair: int) -> Density:
 
 
 def num_draws_of(model: GraphicalFlow, quick: bool = False) -> int:
-    """Return the number of draws of a view: up to 1000, fewer for many variables.
+    """Return the number of draws of a view: up to 1200, fewer for many variables.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def num_draws_of(model: GraphicalFlow, quick: bool = False) -> int:
     quick
         Whether the view is drawn while a slider moves; it then has half as many.
     """
-    return (1 if quick else 2) * chunk_size(model.flow_.n_entries)
+    return (1 if quick else 2) * chunk_size(model.flow_)
 
 
 def middle(model: GraphicalFlow) -> tuple[float, float, float]:
