@@ -80,7 +80,7 @@ def timed_fit(problem: Problem, **options) -> Fit:
     jax.clear_caches()
     query = None if problem.n_query is None else list(range(problem.n_query))
     settings = {"temperature": 1.0, "random_state": 0, "progress": False} | options
-    model = gf.GraphicalFlow(lam=problem.lam_range, q=Q_RANGE, query=query, **settings)
+    model = gf.GraphicalFlow(lam=problem.lam_range, q=Q_RANGE, query=query, mean="known", **settings)
     begin, cpu_begin = time.perf_counter(), time.process_time()
     model.fit(problem.X)
     seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu_begin

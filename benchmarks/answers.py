@@ -49,6 +49,7 @@ from tests.support.wishart import log_wishart
 
 FILE = Path("results/answers.csv")
 POINTS = list(product((0.5, 2.0, 8.0), (1.0, 0.5, 0.25)))
+POSTERIOR: dict[str, Any] = {"temperature": 1.0, "mean": "known", "random_state": 0, "progress": False}
 _BLOCK = 500_000  # Wishart draws at a time
 
 
@@ -86,7 +87,7 @@ def run_small(report: Report) -> None:
     covered = 0
     for d, n in ((3, 12), (4, 15)):
         X = toy_problem(d, n, random_state=d)[0]
-        model = gf.GraphicalFlow(lam=(0.5, 8.0), q=(0.25, 2.0), temperature=1.0, random_state=0, progress=False).fit(X)
+        model = gf.GraphicalFlow(lam=(0.5, 8.0), q=(0.25, 2.0), **POSTERIOR).fit(X)
         differences = []
         points = list(product((0.5, 2.0, 8.0), (0.25, 0.5, 1.0, 2.0)))
         for k, (lam, q) in enumerate(points):
@@ -106,7 +107,7 @@ def run_closed(report: Report) -> None:
     """Closed forms at d = 15."""
     X = toy_problem(15, 60, random_state=0)[0]
     lam = 1e-6
-    model = gf.GraphicalFlow(lam=lam, q=0.1, temperature=1.0, steps=100, random_state=0, progress=False).fit(X)
+    model = gf.GraphicalFlow(lam=lam, q=0.1, steps=100, **POSTERIOR).fit(X)
     row = model.evidence(lam, 0.1, num_draws=20_000).iloc[0]
     S, n = model.scatter_.matrix, model.scatter_.n
     closed = log_wishart(n, S + lam * np.eye(15)) - log_wishart(0, lam * np.eye(15)) - 7.5 * n * np.log(2 * np.pi)
@@ -145,7 +146,7 @@ def run_agree(report: Report) -> None:
     """Two fits."""
     X = toy_problem(15, 15, random_state=0)[0]
     tables = [
-        gf.GraphicalFlow(lam=TOY_RANGE, temperature=1.0, random_state=seed, progress=False)
+        gf.GraphicalFlow(lam=TOY_RANGE, **POSTERIOR | {"random_state": seed})
         .fit(X)
         .evidence(lam=[0.5, 2.0, 8.0], q=[1.0, 0.5, 0.25], random_state=seed)
         for seed in (0, 1)
@@ -165,7 +166,7 @@ def run_select(report: Report) -> None:
     chosen, folded = [], []
     for seed in range(10):
         X = toy_problem(15, 15, random_state=seed)[0]
-        options = {"temperature": 1.0, "steps": 400, "random_state": 0, "progress": False}
+        options = {"temperature": 1.0, "steps": 400, "mean": "known", "random_state": 0, "progress": False}
         model = gf.GraphicalFlow(lam=TOY_RANGE, q=(0.75, 1.25), **options).fit(X)
         chosen.append(model.select(q=1.0).lam)
         tried = np.geomspace(*TOY_RANGE, 40)[::-1]
@@ -182,7 +183,7 @@ def run_select(report: Report) -> None:
 def run_refine(report: Report) -> None:
     """Quantiles after refine(50)."""
     for problem in MARGINALS:
-        options = {"temperature": 1.0, "random_state": 0, "progress": False}
+        options = {"temperature": 1.0, "mean": "known", "random_state": 0, "progress": False}
         model = gf.GraphicalFlow(lam=problem.lam_range, **options).fit(problem.X)
         free = np.triu_indices(problem.d)
         model.posterior(*problem.points[0]).refine(50)  # compiles
@@ -257,7 +258,7 @@ def range_problems() -> dict[str, np.ndarray]:
 def run_range(report: Report) -> None:
     """Whether lam="auto" holds the highest evidence."""
     for name, X in range_problems().items():
-        model = gf.GraphicalFlow(temperature=1.0, steps=200, random_state=0, progress=False).fit(X)
+        model = gf.GraphicalFlow(steps=200, **POSTERIOR).fit(X)
         low, high = model.lam_range_
         best = [model.select(q=q).lam for q in (0.25, 0.5, 1.0, 1.25)]
         label = f"{name}: λ {min(best):.2g} … {max(best):.2g} in {low:.2g} … {high:.2g}; factor to the nearest end"
@@ -286,7 +287,7 @@ def run_path(report: Report) -> None:
     residual, starts = 0.0, Counter[str]()
     for seed in range(20):
         X = toy_problem(15, 15, random_state=seed)[0]
-        model = gf.GraphicalFlow(lam=TOY_RANGE, steps=200, random_state=0, progress=False).fit(X)
+        model = gf.GraphicalFlow(lam=TOY_RANGE, steps=200, mean="known", random_state=0, progress=False).fit(X)
         S, n, lams = model.scatter_.matrix, model.scatter_.n, np.geomspace(*TOY_RANGE, 5)
         for q in (0.25, 0.5, 0.75):
             path = model.path(q, lams)

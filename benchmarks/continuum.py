@@ -281,7 +281,7 @@ class Benchmark:
 
 def seconds_per_step(d: int, n: int) -> float:
     """Training step of the structured flow with a batch of 32, compilation left out."""
-    scatter = Scatter.from_data(toy_problem(d, n, random_state=0)[0])
+    scatter = Scatter.from_data(toy_problem(d, n, random_state=0)[0], mean="known")
     low, high = (np.array([np.log(lam), q, 0.0]) for lam, q in zip((1.0, 100.0), Q_RANGE, strict=True))
     flow = build_flow(jax.random.key(0), "structured", scatter.matrix, scatter.n, d, low, high)
     ends: list[float] = []

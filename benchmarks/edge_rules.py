@@ -28,7 +28,7 @@ _Q, _SEEDS = 0.5, 10
 
 def exact_posterior(X: np.ndarray, key: int) -> Posterior:
     """Posterior of a table from 2000 states of exact chains."""
-    scatter = gf.Scatter.from_data(X)
+    scatter = gf.Scatter.from_data(X, mean="known")
     d = scatter.n_features
     lam = likely_lam(scatter, np.arange(d))
     chains = gf.gibbs.sample(

@@ -62,7 +62,7 @@ def main():
     ):
         table.add_column(column, justify="right")
     for d, n, lam in PROBLEMS:
-        scatter = Scatter.from_data(toy_problem(d, n, random_state=0)[0])
+        scatter = Scatter.from_data(toy_problem(d, n, random_state=0)[0], mean="known")
         for q in (1.0, 0.5):
             num_draws, num_nuts, num_warmup = (50, 20, 20) if quick else (1000, 500 if q == 1 else 250, 500)
             seconds, exact = run_exact(scatter, lam, q, num_draws)

@@ -96,7 +96,7 @@ def measure(table: tuple[int, int, int], point: tuple[float, float], fit: dict[s
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     X, _ = toy_problem(table[0], table[1], random_state=table[2])
-    model = GraphicalFlow(random_state=0, progress=False, **fit).fit(X)
+    model = GraphicalFlow(mean="known", random_state=0, progress=False, **fit).fit(X)
     model.posterior(*point).mean()
     readings = reader.stop()
     programs = sum(span.phase == "compile" for span in spans)

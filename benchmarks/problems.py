@@ -72,7 +72,7 @@ class Problem:
 
     @cached_property
     def scatter(self) -> Scatter:
-        return Scatter.from_data(self.X)
+        return Scatter.from_data(self.X, mean="known")
 
     @cached_property
     def chains(self) -> list[gibbs.Chains]:

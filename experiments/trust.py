@@ -55,7 +55,9 @@ def draw_errors(ax: Axes, errors: dict[str, list[float]], floor: float) -> None:
 def draw_evidence(ax: Axes) -> None:
     """Evidence from few draws minus brute force, with two standard errors, four variables."""
     X = toy_problem(4, 15, random_state=4)[0]
-    model = gf.GraphicalFlow(lam=(0.3, 6.0), temperature=1.0, steps=200, random_state=0, progress=False).fit(X)
+    model = gf.GraphicalFlow(
+        lam=(0.3, 6.0), temperature=1.0, mean="known", steps=200, random_state=0, progress=False
+    ).fit(X)
     lams = np.geomspace(0.3, 6.0, 9)
     for q, shift, colour, marker in ((1.0, 0.98, BLUE, "o"), (0.5, 1.02, ORANGE, "s")):
         table = model.evidence(lams, q, num_draws=400)
@@ -75,7 +77,7 @@ def main() -> None:
     """Fit, compare with exact chains, draw."""
     warnings.simplefilter("ignore", gf.PoorFitWarning)
     X = toy_problem(10, 10, random_state=0)[0]
-    scatter, free = gf.Scatter.from_data(X), np.triu_indices(10)
+    scatter, free = gf.Scatter.from_data(X, mean="known"), np.triu_indices(10)
     chains = gf.gibbs.sample(jax.random.key(0), scatter, LAM, Q, num_chains=64, num_draws=2000, num_warmup=300)
     pooled = chains.draws.reshape(-1, 10, 10)[:, *free]
     truth, sd = np.quantile(pooled, LEVELS, axis=0), pooled.std(axis=0)
@@ -88,13 +90,15 @@ def main() -> None:
     errors: dict[str, list[float]] = {"plain draws": [], "weighted": [], "refined, 50 sweeps": []}
     posts = []
     for steps in STEPS:
-        model = gf.GraphicalFlow(lam=(0.5, 8.0), temperature=1.0, steps=steps, random_state=0, progress=False).fit(X)
+        model = gf.GraphicalFlow(
+            lam=(0.5, 8.0), temperature=1.0, mean="known", steps=steps, random_state=0, progress=False
+        ).fit(X)
         posts.append(model.posterior(LAM, Q))
         for name, weighted in (("plain draws", False), ("weighted", True)):
             errors[name].append(error(posts[-1].quantile(LEVELS, weighted=weighted)[:, *free]))
         errors["refined, 50 sweeps"].append(error(posts[-1].refine(50).quantile(LEVELS)[:, *free]))
     options = {"architecture": "paper", "steps": 100, "random_state": 0, "progress": False}
-    poor = gf.GraphicalFlow(lam=(0.5, 8.0), temperature=1.0, **options).fit(X)
+    poor = gf.GraphicalFlow(lam=(0.5, 8.0), temperature=1.0, mean="known", **options).fit(X)
     with plt.rc_context({"svg.fonttype": "none", "font.size": 9, "axes.titlesize": 10, "svg.hashsalt": "trust"}):
         figure, axes = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
         draw_weights(axes[0], poor.posterior(LAM, Q), posts[-1])

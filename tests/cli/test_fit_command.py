@@ -47,21 +47,37 @@ def test_every_option_reaches_the_model(untrained, table, tmp_path):
     text = text.replace("\n", "\n;1,5;2;3\n", 1)  # a missing value
     (tmp_path / "excel.csv").write_text(text)
     arguments = ["fit", tmp_path / "excel.csv", "-o", tmp_path / "run", "--delimiter", ";", "--decimal", ","]
-    arguments += ["--missing", "em", "--transform", "nonparanormal", "--no-standardize", "--query", "c, a"]
+    arguments += [
+        "--mean",
+        "known",
+        "--missing",
+        "em",
+        "--transform",
+        "nonparanormal",
+        "--no-standardize",
+        "--query",
+        "c, a",
+    ]
     arguments += ["--lam", "2", "--q", "0.5", "--temperature", "1", "--steps", "50", "--seed", "7", "--json"]
     arguments += ["--no-pretrained"]
     result = run(app, [str(argument) for argument in arguments])
     assert result.exit_code == 0, result.output
     model = ggmflow.load_run(tmp_path / "run")
     expected = {"lam": 2.0, "q": 0.5, "temperature": 1.0, "query": ["c", "a"], "steps": 50, "random_state": 7}
-    expected |= {"missing": "em", "transform": "nonparanormal", "standardize": False, "pretrained": False}
+    expected |= {
+        "mean": "known",
+        "missing": "em",
+        "transform": "nonparanormal",
+        "standardize": False,
+        "pretrained": False,
+    }
     assert expected.items() <= model.get_params().items()
     assert model.scatter_.n == 51
     answer = json.loads(result.stdout)
     assert answer["query"] == ["c", "a"] and answer["condition"]["lam"] == pytest.approx(2.0)
     assert answer["data"]["delimiter"] == ";"
     command = json.loads((tmp_path / "run" / "run.json").read_text())["command"]
-    assert "--delimiter ';' --decimal , --missing em" in command and "--no-standardize" in command
+    assert "--delimiter ';' --decimal , --mean known --missing em" in command and "--no-standardize" in command
     assert "--no-pretrained" in command and "--json" not in command
 
 

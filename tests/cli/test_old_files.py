@@ -65,13 +65,14 @@ def test_export_of_a_finished_run(run):
     np.testing.assert_allclose(sorted(table["association"]), sorted(edges["association"]), rtol=1e-4)
 
 
-def resume(run):
+def resume(run, mean="known"):
     """Resume a run of that version, with its data and parameters."""
     record = json.loads((run / RECORD).read_text(encoding="utf-8"))
     ranges = {name: tuple(value) for name, value in record["parameters"].items() if isinstance(value, list)}
-    model = gf.GraphicalFlow(**record["parameters"] | ranges, progress=False)
+    model = gf.GraphicalFlow(**record["parameters"] | ranges, mean=mean, progress=False)
     source = describe_file(FILES / "table.csv") | {"delimiter": ",", "decimal": ".", "drop": []}
-    return fit_run(model, Scatter.from_data(FILES / "table.csv"), run, source, record["command"], resume=True)
+    scatter = Scatter.from_data(FILES / "table.csv", mean=mean)
+    return fit_run(model, scatter, run, source, record["command"], resume=True)
 
 
 def with_present_versions(run):
@@ -85,6 +86,12 @@ def test_resuming_a_finished_run_loads_it(run):
     """Its record has no `pretrained`, which did not exist then."""
     assert "pretrained" not in read_record(run)["parameters"]
     assert resume(with_present_versions(run)).n_iter_ == 400
+
+
+def test_the_mean_was_known_in_runs_that_do_not_say_so(run):
+    """The same command now estimates it, which is another fit."""
+    with pytest.raises(RunError, match="--mean was known and is estimated"):
+        resume(with_present_versions(run), mean="estimated")
 
 
 def test_an_interrupted_run_is_resumed_by_its_own_version_only(tmp_path):

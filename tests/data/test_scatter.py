@@ -24,10 +24,27 @@ def test_scatter_of_complete_data(standardize):
     scatter = Scatter.from_data(X, standardize=standardize)
     cov = np.corrcoef(X.T) if standardize else np.cov(X.T, ddof=0)
     np.testing.assert_allclose(scatter.matrix, 30 * cov, rtol=1e-12)
-    np.testing.assert_allclose(scatter.emp_cov, cov, rtol=1e-12)
+    np.testing.assert_allclose(scatter.emp_cov, 30 / 29 * cov, rtol=1e-12)
     np.testing.assert_allclose(scatter.mean, X.mean(axis=0), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(scatter.scale, X.std(axis=0, ddof=0) if standardize else 1.0, rtol=1e-12)
-    assert (scatter.n, scatter.n_features, scatter.names) == (30, 4, ("x0", "x1", "x2", "x3"))
+    assert (scatter.n, scatter.n_rows, scatter.n_features) == (29, 30, 4)
+    assert scatter.names == ("x0", "x1", "x2", "x3")
+
+
+@pytest.mark.parametrize("missing", ["error", "em"])
+def test_an_estimated_mean_takes_one_degree_of_freedom_and_changes_nothing_else(missing):
+    table = X.copy()
+    table[3, 0] = X[3, 0] if missing == "error" else np.nan
+    estimated, known = (Scatter.from_data(table, mean=mean, missing=missing) for mean in ("estimated", "known"))
+    assert (estimated.n, estimated.n_rows, estimated.mean_variance) == (29, 30, 1 / 30)
+    assert (known.n, known.n_rows, known.mean_variance) == (30, 30, 0)
+    for name in ("matrix", "mean", "scale"):
+        np.testing.assert_array_equal(getattr(estimated, name), getattr(known, name))
+    assert estimated.reorder([3, 2, 1, 0]).n_rows == 30
+
+
+def test_the_covariance_of_an_estimated_mean_is_unbiased():
+    np.testing.assert_allclose(Scatter.from_data(X, standardize=False).emp_cov, np.cov(X.T), rtol=1e-12)
 
 
 def test_mean_and_scale_define_the_working_scale():
@@ -203,7 +220,7 @@ def test_normal_scores_leave_missing_values_in_place():
     em = Scatter.from_data(table, transform="nonparanormal", missing="em")
     full = Scatter.from_data(X, transform="nonparanormal")
     np.testing.assert_allclose([em.mean[1], em.scale[1]], [full.mean[1], full.scale[1]], rtol=1e-12, atol=1e-12)
-    assert em.n == 30
+    assert em.n_rows == 30
     assert np.abs(em.emp_cov - full.emp_cov).max() < 0.1
 
 
@@ -227,9 +244,9 @@ def test_em_in_both_scales(standardize):
     np.testing.assert_allclose(scatter.mean, unit.mean)
     result = expected_scatter(table)
     np.testing.assert_allclose(scatter.mean, result.mean, rtol=1e-10)
-    np.testing.assert_allclose(restored, result.matrix / 30, rtol=1e-10)
+    np.testing.assert_allclose(restored, result.matrix / 29, rtol=1e-10)
     # Column 0 is complete, so its moments are those of its values.
-    np.testing.assert_allclose(restored[0, 0], X[:, 0].var(), rtol=1e-12)
+    np.testing.assert_allclose(restored[0, 0], X[:, 0].var(ddof=1), rtol=1e-12)
 
 
 def test_em_is_equivariant_under_extreme_scales():
@@ -269,7 +286,8 @@ def test_from_covariance_agrees_with_from_data():
     ours, theirs = Scatter.from_covariance(cov, 30), Scatter.from_data(X)
     np.testing.assert_allclose(ours.matrix, theirs.matrix, rtol=1e-12)
     np.testing.assert_allclose(ours.scale, theirs.scale, rtol=1e-12)
-    raw = Scatter.from_covariance(cov, 30, standardize=False)
+    assert (ours.n, ours.n_rows) == (theirs.n, theirs.n_rows) == (29, 30)
+    raw = Scatter.from_covariance(cov, 30, mean="known", standardize=False)
     np.testing.assert_allclose(raw.emp_cov, cov, rtol=1e-12)
     np.testing.assert_array_equal(raw.scale, 1.0)
     np.testing.assert_array_equal(raw.mean, 0.0)

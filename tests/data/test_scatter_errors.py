@@ -8,6 +8,7 @@ import pytest
 from scipy import sparse
 
 from ggmflow.data.scatter import Scatter
+from ggmflow.errors.argument import ArgumentError
 from tests.support.scatters import NAMED, SMALL, X, with_entry
 
 
@@ -195,13 +196,13 @@ INDEFINITE = [[1.0, 0.9, -0.9], [0.9, 1.0, 0.9], [-0.9, 0.9, 1.0]]
 
 
 BAD_COVARIANCE = {
-    "n zero": (np.eye(2), 0, "n, the number of rows, must be a positive number, got 0"),
-    "n negative": (np.eye(2), -3, "positive number, got -3"),
-    "n NaN": (np.eye(2), np.nan, "positive number, got nan"),
-    "n infinite": (np.eye(2), np.inf, "positive number, got inf"),
-    "n boolean": (np.eye(2), True, "positive number, got True"),
-    "n text": (np.eye(2), "10", "positive number, got '10'"),
-    "n array": (np.eye(2), np.array([3]), "positive number"),
+    "n one": (np.eye(2), 1, "n, the number of rows, must be more than 1, because the mean is estimated, got 1"),
+    "n negative": (np.eye(2), -3, "is estimated, got -3"),
+    "n NaN": (np.eye(2), np.nan, "is estimated, got nan"),
+    "n infinite": (np.eye(2), np.inf, "is estimated, got inf"),
+    "n boolean": (np.eye(2), True, "is estimated, got True"),
+    "n text": (np.eye(2), "10", "is estimated, got '10'"),
+    "n array": (np.eye(2), np.array([3]), "is estimated"),
     "asymmetric": (
         ASYMMETRIC,
         5,
@@ -223,13 +224,29 @@ def test_bad_covariance_is_named(cov, n, message):
         Scatter.from_covariance(cov, n)
 
 
+def test_with_a_known_mean_n_must_be_positive():
+    assert Scatter.from_covariance(np.eye(2), 1, mean="known").n == 1
+    with pytest.raises(ValueError, match="n, the number of rows, must be a positive number, got 0"):
+        Scatter.from_covariance(np.eye(2), 0, mean="known")
+
+
+@pytest.mark.parametrize("make", [Scatter.from_data, lambda X, mean: Scatter.from_covariance(np.eye(2), 5, mean=mean)])
+@pytest.mark.parametrize("mean", ["zero", None, 0, ["known"]])
+def test_unknown_treatments_of_the_mean(make, mean):
+    with pytest.raises(ArgumentError, match="mean must be 'estimated' or 'known'"):
+        make(np.random.default_rng(0).normal(size=(5, 2)), mean=mean)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"matrix": None}, "2 names were given for 1 columns"),
         ({"matrix": ASYMMETRIC}, "not symmetric"),
         ({"matrix": np.ones((2, 3))}, "must be square"),
-        ({"n": 0}, "positive number"),
+        ({"n": 0}, "n, the degrees of freedom, must be a positive number"),
+        ({"n_estimated": 2}, "n_estimated must be 0 or 1, got 2"),
+        ({"n_estimated": 1.0}, "n_estimated must be 0 or 1, got 1.0"),
+        ({"n_estimated": True}, "n_estimated must be 0 or 1, got True"),
         ({"mean": np.zeros(3)}, "mean must hold one finite number for each of the 2"),
         ({"scale": [1, np.nan]}, "scale must hold one finite number"),
         ({"scale": [1, 0]}, "scale must be positive"),

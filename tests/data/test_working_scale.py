@@ -63,7 +63,7 @@ def test_observed_values_of_incomplete_columns_keep_their_scores():
 
 def test_observed_values_are_those_of_complete_rows_after_drop():
     scatter = Scatter.from_data(HOLES, transform="nonparanormal", missing="drop")
-    assert len(scatter.observed) == scatter.n < 30
+    assert len(scatter.observed) == scatter.n_rows < 30
     assert not np.isnan(scatter.observed).any()
 
 
@@ -209,6 +209,7 @@ SCATTERS = {
     "names": Scatter.from_data(X, names=["β", "a,b", "", "\n"]),
     "scores": Scatter.from_data(TIED, transform="nonparanormal"),
     "incomplete": Scatter.from_data(HOLES, transform="nonparanormal", missing="em"),
+    "known mean": Scatter.from_data(X, mean="known"),
     "covariance": Scatter.from_covariance(np.cov(X.T), 30.5, standardize=False),
 }
 
@@ -219,7 +220,8 @@ def test_storage(tmp_path, scatter):
     assert json.loads(json.dumps(header)) == header
     archive.write(tmp_path / "scatter", header, arrays)
     found = Scatter.from_arrays(*archive.read(tmp_path / "scatter"))
-    assert (found.n, found.names, found.transform) == (scatter.n, scatter.names, scatter.transform)
+    for name in ("n", "n_rows", "names", "transform"):
+        assert getattr(found, name) == getattr(scatter, name)
     assert type(found.n) is type(scatter.n)
     for field, array in arrays.items():
         np.testing.assert_array_equal(getattr(found, field), array)
@@ -235,8 +237,8 @@ BAD_STORAGE = {
     "names, twice": ({"names": ["a", "b", "c", "a"]}, {}, "these repeat: 'a'"),
     "n": ({"n": 0}, {}, "positive number"),
     "n, boolean": ({"n": True}, {}, "positive number"),
-    "n, text": ({"n": "30"}, {}, "n, the number of rows, cannot be 30"),
-    "n, huge": ({"n": 10**400}, {}, "n, the number of rows, cannot be 1000"),
+    "n, text": ({"n": "30"}, {}, "n, the degrees of freedom, cannot be 30"),
+    "n, huge": ({"n": 10**400}, {}, "n, the degrees of freedom, cannot be 1000"),
     "transform": ({"transform": "log"}, {}, "unknown transform 'log'.*newer version"),
     "transform, list": ({"transform": [1]}, {}, "unknown transform"),
     "no transform": ({"transform": None}, {}, "has the arrays matrix, mean, scale, not"),

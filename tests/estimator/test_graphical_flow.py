@@ -253,17 +253,18 @@ def test_names_and_numbers_of_features(untrained, tmp_path):
     assert fitted.scatter_.names == tuple(NAMES)
 
 
-def test_standardize_transform_and_missing_reach_the_data(untrained):
+def test_treatments_of_the_table_reach_the_data(untrained):
     def scatter(X=TABLE, **parameters):
         return quick(lam=2.0, **parameters).fit(X).scatter_
 
     np.testing.assert_array_equal(scatter(standardize=False).scale, 1)
+    assert (scatter().n, scatter(mean="known").n) == (19, 20)
     assert scatter(transform="nonparanormal").transform == "nonparanormal"
     holes = TABLE.mask(np.arange(80).reshape(20, 4) % 23 == 5)
     with pytest.raises(ValueError, match="missing"):
         scatter(holes)
-    assert scatter(holes, missing="drop").n == 20 - holes.isna().any(axis=1).sum()
-    assert scatter(holes, missing="em").n == 20
+    assert scatter(holes, missing="drop").n_rows == 20 - holes.isna().any(axis=1).sum()
+    assert scatter(holes, missing="em").n_rows == 20
 
 
 def test_a_fit_with_wrong_parameters_keeps_the_earlier_model(untrained):

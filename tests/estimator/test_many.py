@@ -182,7 +182,7 @@ def test_a_table_that_cannot_be_fitted_fails_alone(tmp_path):
     assert str(again) == str(failed.value)
     assert list(again.errors) == ["1"]
     tables[1] = TABLE[10:]
-    assert [model.scatter_.n for model in gf.fit_many(tables, quick(), directory=tmp_path)] == [20, 10, 10]
+    assert [model.scatter_.n_rows for model in gf.fit_many(tables, quick(), directory=tmp_path)] == [20, 10, 10]
 
 
 @pytest.mark.usefixtures("untrained")

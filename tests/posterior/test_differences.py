@@ -1,5 +1,7 @@
 """Two groups: against all pairs of draws, normal limits in closed form, equal and different populations."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pandas as pd
@@ -290,13 +292,15 @@ def test_fitted_models_against_weighted_wishart_draws(model):
 def test_posteriors_that_cannot_be_compared(two):
     first, second = two
 
-    def like(post, names=None, query=None, condition=(1.0, 1.0, 1.0)):
+    def like(post, names=None, query=None, condition=(1.0, 1.0, 1.0), scatter=None):
         query = post.query if query is None else np.array(query)
-        return Posterior(ChainSource(post.source.states[:, query]), names or post.names, query, *condition)
+        source = ChainSource(post.source.states[:, query])
+        return Posterior(source, names or post.names, query, *condition, scatter=scatter)
 
     for other, message in (
         (like(second, names=("x0", "x1", "x2", "x3", "y")), "different variables: 'x4' is in one only"),
         (like(second, query=[0, 1]), "different queries"),
+        (like(second, scatter=replace(second.scatter, n_estimated=0)), "the mean is estimated in one and known in"),
         (like(second, condition=(1.0, 0.5, 1.0)), "q is 1 in one and 0.5 in the other"),
         (like(second, condition=(1.0, 1.0, 0.5)), "T is 1 in one and 0.5 in the other"),
         (like(second, condition=(None, 1.0, 1.0)), "λ is 1 in one and an average in the other"),

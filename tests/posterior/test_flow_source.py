@@ -26,7 +26,7 @@ S = SCATTER.matrix
 
 def make_source(query, order, condition=CONDITION):
     """An untrained flow, which suffices here."""
-    flow = build_flow(jax.random.key(0), "structured", S[np.ix_(order, order)], len(X), len(query), LOW, HIGH)
+    flow = build_flow(jax.random.key(0), "structured", S[np.ix_(order, order)], SCATTER.n, len(query), LOW, HIGH)
     return FlowSource(flow, condition, np.array(order), SCATTER)
 
 
@@ -51,7 +51,7 @@ def log_target(rows, query, lam, q):
         others = [j for j in range(d) if j != i and (j in rest or list(at).index(j) > k)]  # every pair once
         row, column = row + [k] * len(others), column + others
     penalty = np.sum(np.abs(rows[:, row, column]) ** q, axis=1)
-    return 0.5 * len(X) * np.linalg.slogdet(O_11)[1] - 0.5 * trace - lam * penalty
+    return 0.5 * SCATTER.n * np.linalg.slogdet(O_11)[1] - 0.5 * trace - lam * penalty
 
 
 def test_rows_and_columns_are_those_of_the_data(case):

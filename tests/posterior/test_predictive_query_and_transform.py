@@ -59,7 +59,7 @@ def test_new_rows_and_r_squared_of_a_query_are_those_of_the_whole(block):
 def test_a_tempered_query():
     """At T the whole matrix is Wishart(n/T + d + 1, T(S + λI)⁻¹); R² as above, at 4.5 se."""
     T, rows, d = 0.5, np.array([1, 3]), 4
-    scatter = gf.Scatter.from_covariance(S4 / N, N, names=list("abcd"))
+    scatter = gf.Scatter.from_covariance(S4 / N, N, names=list("abcd"), mean="known")
     wishart = stats.wishart(df=N / T + d + 1, scale=T * np.linalg.inv(S4 + LAM * np.eye(d)))
     Omega = wishart.rvs(20_000, random_state=np.random.default_rng(4))
     options = {"num_draws": 20_000, "scatter": scatter}

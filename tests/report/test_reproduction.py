@@ -11,6 +11,7 @@ import pytest
 import ggmflow as gf
 from ggmflow.report.content import collect
 from ggmflow.report.page import render
+from ggmflow.report.reproduction import python_code
 from tests.report.conftest import FIVE, five_variables
 from tests.support.models import quick
 
@@ -37,3 +38,11 @@ def test_code_gives_the_same_numbers(tmp_path, monkeypatch, seed):
     if seed is not None and seed == 3:
         rows = [{1: 0, 2: 1}[k] for k in content.first]
         np.testing.assert_allclose(post.association()[rows, content.second], content.selected.values[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("mean", ["known", "estimated"])
+def test_code_has_the_mean_of_a_scatter(mean):
+    """Which need not be the parameter of the model that was fitted to it."""
+    model = quick(lam=2.0, q=0.5, steps=0).fit(gf.Scatter.from_data(five_variables(FIVE), mean=mean))
+    code = python_code(model, collect(model, [2.0], [0.5]), "five.csv", {})
+    assert ("mean='known'" in code) == (mean == "known")

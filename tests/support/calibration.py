@@ -11,7 +11,7 @@ The effect of centring rows by their own mean is measured too.
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -183,20 +183,17 @@ def replicate_exact(problem: Problem) -> list[Outcome]:
     ]
 
 
-def replicate_centred(problem: Problem) -> list[Outcome]:
-    """The exact sampler on new rows, centred by their own mean.
+def replicate_centred(problem: Problem, cases: Mapping[str, tuple[int, int]] = CENTRED) -> list[Outcome]:
+    """The exact sampler on new rows, centred by their own mean, which counts as known or as estimated.
 
     With a flat prior of the mean the likelihood is that of centred rows with n − 1 for n: this should be calibrated.
     """
     out = []
-    for name, (rows, given) in CENTRED.items():
+    for name, (rows, given) in cases.items():
         rng = np.random.default_rng([SEED, problem.index, rows])
         z = rng.standard_normal((len(problem.truth), rows))
         X = np.linalg.solve(np.linalg.cholesky(problem.truth).T, z).T
-        # S is the same in both: np.cov divides by n − 1.
-        scatter = Scatter.from_data(X, standardize=False)
-        if given != rows:
-            scatter = Scatter.from_covariance(np.cov(X, rowvar=False), given, standardize=False)
+        scatter = Scatter.from_data(X, mean="known" if given == rows else "estimated", standardize=False)
         out.append(of_chains(name, problem, run_chains(problem, scatter)))
     return out
 

@@ -120,7 +120,7 @@ def check_scatter(found: Case) -> str | None:
         raise
     if values is None or hopeless(values, found.options):
         return "it was accepted"
-    S, n = scatter.matrix, scatter.n
+    S, n = scatter.matrix, scatter.n_rows
     if not all(np.isfinite(each).all() for each in (S, scatter.mean, scatter.scale)):
         return "not finite"
     if found.names is not None and scatter.names != tuple(found.names):

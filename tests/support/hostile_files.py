@@ -254,7 +254,7 @@ def _read_rightly(file: TableFile, output: Path) -> str | None:
     if list(scatter.names) != [name.strip() for name in file.names or []]:
         return f"names {scatter.names}"
     right, _ = right_scatter(file.values, _HARMLESS)
-    return None if np.abs(scatter.matrix / scatter.n - right).max() < 1e-9 else "wrong numbers"
+    return None if np.abs(scatter.matrix / scatter.n_rows - right).max() < 1e-9 else "wrong numbers"
 
 
 def invoke(arguments: list[str]) -> tuple[int, str | None]:

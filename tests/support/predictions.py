@@ -22,9 +22,9 @@ def correlated(n, seed, d=5):
     return pd.DataFrame(X * [1, 20, 0.5, 3, 1] + [5, 0, -1, 40, 2], columns=list(NAMES))
 
 
-def exact(table, lam=1e-6, num_draws=4000, query=None, seed=0, **options):
+def exact(table, lam=1e-6, num_draws=4000, query=None, seed=0, mean="known", **options):
     """Without l_q factors the posterior is Wishart(n + d + 1, (S + λI)⁻¹), of which rows are drawn exactly."""
-    scatter = gf.Scatter.from_data(table, **options)
+    scatter = gf.Scatter.from_data(table, mean=mean, **options)
     S, d = scatter.matrix, scatter.n_features
     wishart = stats.wishart(df=scatter.n + d + 1, scale=np.linalg.inv(S + lam * np.eye(d)))
     Omega = wishart.rvs(num_draws, random_state=np.random.default_rng(seed))

@@ -18,7 +18,7 @@ def with_entry(value, dtype=float):
 def assert_same(a: Scatter, b: Scatter):
     for field in ("matrix", "mean", "scale"):
         np.testing.assert_array_equal(getattr(a, field), getattr(b, field))
-    assert (a.n, a.names) == (b.n, b.names)
+    assert (a.n, a.n_rows, a.names) == (b.n, b.n_rows, b.names)
 
 
 NAMED = Scatter.from_data(X, names=["age", "weight", "height", "dose"])

@@ -180,7 +180,7 @@ def read(settings: Settings, study: str) -> clinical.Clinical:
 def fitted(settings: Settings, study: str) -> Fitted:
     """Fit the flow of a study and choose λ for every q; remembered for the jobs that follow."""
     data = read(settings, study)
-    scatter = Scatter.from_data(data.table, transform="nonparanormal")
+    scatter = Scatter.from_data(data.table, mean="known", transform="nonparanormal")
     guess = likely_lam(scatter, scatter.index(data.query))
     model = GraphicalFlow(
         # The guess suits all data, mostly genes; a smaller λ suits the clinical variables.
@@ -188,6 +188,7 @@ def fitted(settings: Settings, study: str) -> Fitted:
         q=(min(EXPONENTS), max(EXPONENTS)),
         temperature=1.0,
         query=data.query,
+        mean="known",
         transform="nonparanormal",
         steps=settings.steps,
         random_state=settings.seed,

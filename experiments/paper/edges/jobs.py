@@ -208,7 +208,7 @@ def measure(problem: Problem, settings: Settings) -> dict[str, pd.DataFrame]:
         condition at which flow and exact sampler are compared).
     """
     X, truth = draw(problem)
-    effort, scatter, as_published = problem.effort, Scatter.from_data(X), problem.kind == "published"
+    effort, scatter, as_published = problem.effort, Scatter.from_data(X, mean="known"), problem.kind == "published"
     # Penalized likelihoods use one core, so they run beside the flow. Warning filters apply to all threads.
     with warnings.catch_warnings(), ThreadPoolExecutor(1) as beside, compilation_cache_enabled():
         warnings.simplefilter("ignore", PoorFitWarning)  # the table holds the errors

@@ -34,7 +34,13 @@ def fit_and_save(folder: str, request: str) -> None:
     asked = json.loads(request)
     X, _ = toy_problem(asked["d"], asked["n"], random_state=0)
     query = None if asked["s"] == asked["d"] else list(range(asked["s"]))
-    options: dict[str, Any] = {"q": Q_RANGE, "temperature": 1.0, "query": query, "steps": asked["steps"]}
+    options: dict[str, Any] = {
+        "q": Q_RANGE,
+        "temperature": 1.0,
+        "mean": "known",
+        "query": query,
+        "steps": asked["steps"],
+    }
     model, compiling = GraphicalFlow(**options, random_state=0, progress=False), []
 
     def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:

@@ -29,7 +29,7 @@ def grid(ends: tuple[float, float], side: int) -> list[Point]:
 
 def simulate(size: Size) -> Scatter:
     """The toy problem of a size."""
-    return Scatter.from_data(toy_problem(size.d, size.n, random_state=0)[0])
+    return Scatter.from_data(toy_problem(size.d, size.n, random_state=0)[0], mean="known")
 
 
 def find_lam_range(scatter: Scatter, size: Size) -> tuple[float, float]:

@@ -111,7 +111,8 @@ def run_paper(settings: Settings, seed: int) -> dict[str, pd.DataFrame]:
 
 def run_speed(settings: Settings) -> dict[str, pd.DataFrame]:
     """Seconds for the gradient of one training step of the published architecture in its published size."""
-    scatter = Scatter.from_data(toy_problem(settings.n_features, settings.n_samples, random_state=settings.seeds[0])[0])
+    X, _ = toy_problem(settings.n_features, settings.n_samples, random_state=settings.seeds[0])
+    scatter = Scatter.from_data(X, mean="known")
     ranges = Ranges(settings.lam_range, settings.q_range, (settings.cold, 1.0))
     size = dict(zip(("num_layers", "num_blocks", "width", "num_sigmoids"), settings.published_size, strict=True))
     conditions = jnp.asarray(condition_grid(BATCH // 4, ranges.low, ranges.high))
@@ -141,7 +142,7 @@ def _quiet() -> Iterator[None]:
 
 def _fit(settings: Settings, X: Float[np.ndarray, "n d"], seed: int, **options: Any) -> tuple[GraphicalFlow, float]:
     ranges = {"lam": settings.lam_range, "q": settings.q_range, "temperature": (settings.cold, 1.0)}
-    return timed(lambda: GraphicalFlow(**ranges, random_state=seed, progress=False, **options).fit(X))
+    return timed(lambda: GraphicalFlow(**ranges, mean="known", random_state=seed, progress=False, **options).fit(X))
 
 
 def _ask(settings: Settings, model: GraphicalFlow, point: Point, num_draws: int | None = None) -> Posterior:

@@ -115,6 +115,7 @@ def fit(
     delimiter: options.Delimiter = ",",
     decimal: options.Decimal = ".",
     drop: options.Drop = None,
+    mean: options.Mean = "estimated",
     missing: options.Missing = "error",
     transform: options.Transform = None,
     keep_scale: options.KeepScale = False,
@@ -135,7 +136,7 @@ def fit(
     commands.fit(
         requests.FitRequest(
             table=requests.TableRequest(
-                data, delimiter, decimal, drop, query, missing, transform, standardize=not keep_scale
+                data, delimiter, decimal, drop, query, mean, missing, transform, standardize=not keep_scale
             ),
             output=output,
             lam=lam,
@@ -200,6 +201,7 @@ def explore(
     delimiter: options.Delimiter = ",",
     decimal: options.Decimal = ".",
     drop: options.Drop = None,
+    mean: options.Mean = "estimated",
     missing: options.Missing = "error",
     transform: options.Transform = None,
     keep_scale: options.KeepScale = False,
@@ -213,7 +215,7 @@ def explore(
     """
     from ggmflow.cli import commands, requests
 
-    table = requests.TableRequest(source, delimiter, decimal, drop, query, missing, transform, not keep_scale)
+    table = requests.TableRequest(source, delimiter, decimal, drop, query, mean, missing, transform, not keep_scale)
     typed = [each.opts[0] for each in _typed(context) if each.name not in ("source", "port", "browser")]
     commands.explore(requests.ExploreRequest(source, table, typed, port, browser))
 

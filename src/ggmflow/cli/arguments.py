@@ -11,7 +11,7 @@ import numpy as np
 from ggmflow.cli.requests import ExportRequest, FitRequest, PosteriorRequest, ReportRequest, TableInput, TableRequest
 from ggmflow.cli.run_record import RunError, finished_record, locked, read_record
 from ggmflow.cli.terminal import mistakes, stop
-from ggmflow.data.scatter import Scatter
+from ggmflow.data.scatter import TREATMENTS, Scatter
 from ggmflow.errors.argument import ArgumentError, check_share
 from ggmflow.model.conditions import Ranges, given_ranges
 
@@ -42,7 +42,7 @@ def read_table(request: TableRequest) -> TableInput:
     delimiter = {"tab": "\t", "\\t": "\t"}.get(request.delimiter, request.delimiter)
     reading = {"delimiter": delimiter, "decimal": request.decimal, "drop": names_of(request.drop)}
     names = None if request.query is None else names_of(request.query)
-    options = {name: getattr(request, name) for name in ("standardize", "transform", "missing")}
+    options = {name: getattr(request, name) for name in TREATMENTS}
     scatter = Scatter.from_data(request.data, **options, **reading)
     query = np.arange(scatter.n_features) if names is None else scatter.index(names)
     return TableInput(scatter, query, options | {"query": names}, reading)

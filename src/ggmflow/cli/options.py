@@ -24,6 +24,10 @@ Drop = Annotated[
     str | None,
     typer.Option(metavar="NAMES", help="Columns to leave out: id,date.", rich_help_panel=_DATA, show_default=False),
 ]
+Mean = Annotated[
+    Literal["estimated", "known"],
+    typer.Option(help="Column means: estimated from the rows, or known (as in the paper).", rich_help_panel=_DATA),
+]
 Missing = Annotated[
     Literal["error", "drop", "em"],
     typer.Option(help="Missing values: stop, drop their rows, or estimate by EM.", rich_help_panel=_DATA),

@@ -19,7 +19,7 @@ class TableRequest(NamedTuple):
         The file.
     delimiter, decimal, drop, query
         As typed; `drop` and `query` are names separated by commas.
-    missing, transform, standardize
+    mean, missing, transform, standardize
         As `GraphicalFlow` takes them.
     """
 
@@ -28,6 +28,7 @@ class TableRequest(NamedTuple):
     decimal: str
     drop: str | None
     query: str | None
+    mean: str
     missing: str
     transform: str | None
     standardize: bool
@@ -43,7 +44,7 @@ class TableInput(NamedTuple):
     query : (s,) array of int
         Positions of the query columns; all columns if there is no query.
     parameters
-        Parameters of `GraphicalFlow` that belong to the data: query, missing, transform, standardize.
+        Parameters of `GraphicalFlow` that belong to the data: query, mean, missing, transform, standardize.
     reading
         Options that the file was read with: delimiter, decimal and drop.
     """

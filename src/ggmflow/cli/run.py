@@ -60,6 +60,7 @@ _ATTEMPTS = 4  # to read a run while its fit is being replaced, which takes a mo
 _FAILURES = (FloatingPointError, DrawsError, MemoryError)
 # Parameters that records of earlier versions lack, with the value that their fits had.
 _ADDED = {"pretrained": False}
+_BEFORE = {"mean": "known"}  # the same, but a present fit with another value is no continuation
 _README = """\
 This directory holds one fit of ggmflow {version} to {file} ({rows} rows of {d} variables).
 run.json holds the settings and the chosen λ and q, edges.csv the edges, and model.ggmflow the fitted model.
@@ -231,7 +232,7 @@ def _new_record(model: GraphicalFlow, scatter: Scatter, data: Mapping[str, Any],
         "format": FORMAT,
         "status": None,
         "command": command,
-        "data": dict(data) | {"rows": scatter.n, "columns": list(scatter.names), "check": check},
+        "data": dict(data) | {"rows": scatter.n_rows, "columns": list(scatter.names), "check": check},
         "parameters": parameters,
         "versions": archive.versions(),
         "started": _now(),
@@ -289,7 +290,7 @@ def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     pairs += [("parameters", name) for name in new["parameters"] if name in old["parameters"] or name not in _ADDED]
     pairs += [("versions", name) for name in ("ggmflow", "jax")]
     for group, name in pairs:
-        if _given(was := old[group].get(name)) != _given(now := new[group][name]):
+        if _given(was := old[group].get(name, _BEFORE.get(name))) != _given(now := new[group][name]):
             changes.append(f"{_shown_name(group, name)} was {_show(was)} and is {_show(now)}")
     return changes
 

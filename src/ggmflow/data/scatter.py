@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, final
 
@@ -17,13 +17,17 @@ from ggmflow.data.missing import expected_scatter
 from ggmflow.data.normal_scores import normal_scores, to_unit_variance, values_of_scores
 from ggmflow.data.rows import use_rows
 from ggmflow.data.scatter_checks import (
+    check_estimated,
     check_n,
     check_observed,
     check_semidefinite,
     check_stored,
+    count_estimated,
     require_matrices,
 )
 from ggmflow.data.table import check_names, parse_table, read_table
+
+TREATMENTS = ("mean", "standardize", "transform", "missing")  # options of `from_data` that estimators have too
 
 
 @final
@@ -31,13 +35,16 @@ from ggmflow.data.table import check_names, parse_table, read_table
 class Scatter:
     """Validated sufficient statistics of a Gaussian model, in the working scale.
 
+    Long because every way to make one and to return to the data is a method here.
+
     Attributes
     ----------
     matrix : (d, d) ndarray
         S = Σ_i w_i w_iᵀ, the scatter matrix of the centred (and, if asked, scaled) rows, *not* divided by n.
         Positive semi-definite; it may be singular. Read-only, as are the other arrays.
     n : int or float
-        Number of rows. 0, with a matrix of zeros, stands for no data: the posterior is then the prior.
+        Degrees of freedom: the likelihood is ∝ det(Ω)^{n/2} exp(−½ tr ΩS). The number of rows, less one if the mean is
+        estimated. 0, with a matrix of zeros, stands for no data: the posterior is then the prior.
     mean, scale : (d,) ndarray
         original = working·scale + mean. After a transform, "original" means the transformed columns.
     names : tuple of str
@@ -47,6 +54,8 @@ class Scatter:
         with fewer than m. They define the transform of new rows.
     check : DataCheck, optional
         Findings about the table; None if there was no table.
+    n_estimated : int
+        Number of means that were estimated for each column and count against n: 1, or 0 if the mean is known.
     """
 
     matrix: Float[np.ndarray, "d d"]
@@ -56,17 +65,19 @@ class Scatter:
     names: tuple[str, ...]
     observed: Float[np.ndarray, "m d"] | None = None
     check: DataCheck | None = None
+    n_estimated: int = 0
 
     def __repr__(self) -> str:
         shown = ", ".join(self.names[:4]) + (", …" if len(self.names) > 4 else "")
-        return f"Scatter(n={self.n:g}, {self.n_features} variables: {shown})"
+        return f"Scatter({self.n_rows:g} rows, {self.n_features} variables: {shown})"
 
     def __post_init__(self):
         S = np.array(self.matrix, dtype=np.float64, ndmin=2)
         names = check_names(self.names, len(S))
         if np.any(S) or self.n != 0:
-            check_n(self.n)
+            check_n(self.n, name="n, the degrees of freedom,")
             check_semidefinite(S, names)
+        check_estimated(self.n_estimated)
         arrays = {"matrix": (S + S.T) / 2}
         for label in ("mean", "scale"):
             arrays[label] = np.array(getattr(self, label), dtype=np.float64)
@@ -89,6 +100,16 @@ class Scatter:
         return len(self.names)
 
     @property
+    def n_rows(self) -> float:
+        """Number of rows: n, and one more if the mean is estimated."""
+        return self.n + self.n_estimated
+
+    @property
+    def mean_variance(self) -> float:
+        """Variance of the mean relative to that of a row: 1/rows, or 0 if the mean is known."""
+        return 1 / self.n_rows if self.n_estimated else 0.0
+
+    @property
     def transform(self) -> str | None:
         """None or "nonparanormal": the transform of the columns before they were centred and scaled."""
         return None if self.observed is None else "nonparanormal"
@@ -101,7 +122,7 @@ class Scatter:
 
     @property
     def emp_cov(self) -> Float[np.ndarray, "d d"]:
-        """S/n, the empirical covariance in the working scale."""
+        """S/n, the empirical covariance in the working scale; unbiased if the mean is estimated."""
         return self.matrix / self.n
 
     @classmethod
@@ -109,6 +130,7 @@ class Scatter:
         cls,
         X: Any,
         *,
+        mean: str = "estimated",
         standardize: bool = True,
         transform: str | None = None,
         missing: str = "error",
@@ -125,6 +147,10 @@ class Scatter:
             At least 2 rows and 2 columns of real numbers; booleans count as 0 and 1. n < d and collinear
             columns are allowed, constant columns are not. A path is that of a UTF-8 file of separated values with a
             header; empty fields, NA, N/A, NaN, null and none are missing values there.
+        mean : {"estimated", "known"}
+            Columns are centred by their means. "estimated": n is the number of rows less one, which is exact for a flat
+            prior on the mean of columns that are complete and not scaled or transformed. "known": n is the number of
+            rows, as in the paper.
         standardize : bool
             Scale to unit variance (ddof=0). Centring always happens.
         transform : None or "nonparanormal"
@@ -133,7 +159,7 @@ class Scatter:
         missing : {"error", "drop", "em"}
             What to do about missing values: raise, use complete rows only, or take the expected statistics
             under a Gaussian model (`ggmflow.data.missing.expected_scatter`). "em" leaves out rows without any
-            value, with a warning; n stays the number of rows used, so posteriors do not account for the missing
+            value, with a warning; every row that is used counts in full, so posteriors do not account for the missing
             values and are a little too narrow.
         names : sequence of str, optional
             Column names; default those of the table, or x0, x1, … for an array.
@@ -146,8 +172,9 @@ class Scatter:
         Returns
         -------
         Scatter
-            Its `n` is the number of rows used.
+            Its `n_rows` is the number of rows used.
         """
+        n_estimated = count_estimated(mean)
         if not isinstance(standardize, bool | np.bool_):
             raise ValueError(f"standardize must be True or False, got {standardize!r}")
         check_choices(transform, missing)
@@ -160,10 +187,10 @@ class Scatter:
         observed = None if transform is None else np.sort(values, axis=0)  # NaN comes last
         if observed is not None:
             values = normal_scores(values, observed)
-        working, mean, scale = to_unit_variance(values)
+        working, centre, scale = to_unit_variance(values)
         if np.isnan(working).any():
             S, shift, sd = _expected_statistics(working)
-            mean, scale = mean + scale * shift, scale * sd
+            centre, scale = centre + scale * shift, scale * sd
             check = check_columns(working, used, transform, missing)
         else:
             S = working.T @ working
@@ -171,20 +198,28 @@ class Scatter:
         if not standardize:
             with np.errstate(over="ignore", under="ignore"):
                 S, scale = S * np.outer(scale, scale), np.ones_like(scale)
-        return cls(S, len(working), mean, scale, used.names, observed, check)
+        return cls(S, len(working) - n_estimated, centre, scale, used.names, observed, check, n_estimated)
 
     @classmethod
     def from_covariance(
-        cls, cov: Any, n: float, names: Sequence[str] | None = None, *, standardize: bool = True
+        cls,
+        cov: Any,
+        n: float,
+        names: Sequence[str] | None = None,
+        *,
+        mean: str = "estimated",
+        standardize: bool = True,
     ) -> "Scatter":
         """Use a covariance matrix that was computed elsewhere.
 
         Parameters
         ----------
         cov : (d, d) array-like, pandas or polars DataFrame, or path
-            S/n. A covariance with divisor n−1 should be multiplied by (n−1)/n first.
+            Σ_i (x_i − mean)(x_i − mean)ᵀ/n. One with divisor n − 1 should be multiplied by (n − 1)/n first.
         n : number
-            Number of rows that it was computed from.
+            Number of rows that it was computed from, more than 1 if the mean was estimated.
+        mean : {"estimated", "known"}
+            As in `from_data`; "known" if rows were not centred, or by a mean that is known.
         standardize : bool
             Use the correlation matrix, and keep the standard deviations as `scale`.
         names : sequence of str, optional
@@ -195,13 +230,15 @@ class Scatter:
         Scatter
             Its `mean` is zero.
         """
+        n_estimated = count_estimated(mean)
         C, labels, _ = read_table(cov, names)
-        check_n(n)
+        check_n(n, more_than=n_estimated)
         check_semidefinite(C, labels)
         deviation = np.sqrt(np.diag(C))
         sd = deviation if standardize else np.ones(len(C))
         check = check_matrix(C / deviation / deviation[:, None], float(n), labels)
-        return cls(n * (C / sd / sd[:, None]), n, np.zeros(len(C)), sd, labels, check=check)
+        S, zero = n * (C / sd / sd[:, None]), np.zeros(len(C))
+        return cls(S, n - n_estimated, zero, sd, labels, check=check, n_estimated=n_estimated)
 
     def index(self, query: str | int | Iterable[str | int], *, strict: bool = True) -> Int[np.ndarray, " s"]:
         """Positions of query variables, in the order of the query.
@@ -232,7 +269,8 @@ class Scatter:
             raise ValueError(f"the order must hold each of the {self.n_features} columns once, got {len(p)}")
         names = tuple(self.names[i] for i in p)
         observed = None if self.observed is None else self.observed[:, p]
-        return Scatter(self.matrix[np.ix_(p, p)], self.n, self.mean[p], self.scale[p], names, observed, self.check)
+        columns = {"matrix": self.matrix[np.ix_(p, p)], "mean": self.mean[p], "scale": self.scale[p]}
+        return replace(self, **columns, names=names, observed=observed)
 
     def working(self, X: Any) -> Float[np.ndarray, "n d"]:
         """Rows in the working scale: the same transform, then (x − mean)/scale.
@@ -305,11 +343,12 @@ class Scatter:
         Returns
         -------
         header : dict
-            `n`, `names`, `transform`, and `check` if there is one.
+            `n`, `n_estimated`, `names`, `transform`, and `check` if there is one.
         arrays : dict of str to ndarray
             `matrix`, `mean`, `scale`, and `observed` if there is a transform.
         """
-        header: dict[str, Any] = {"n": self.n, "names": list(self.names), "transform": self.transform}
+        header: dict[str, Any] = {name: getattr(self, name) for name in ("n", "n_estimated", "transform")}
+        header["names"] = list(self.names)
         if self.check is not None:
             header["check"] = self.check.to_dict()
         arrays = {"matrix": self.matrix, "mean": self.mean, "scale": self.scale}
@@ -327,7 +366,8 @@ class Scatter:
         """
         check_stored(header, arrays)
         check = None if header.get("check") is None else DataCheck.from_dict(header["check"])  # older files have none
-        return cls(n=header["n"], names=tuple(header["names"]), **arrays, check=check)
+        n_estimated = header.get("n_estimated", 0)  # in older files the mean counts as known
+        return cls(n=header["n"], names=tuple(header["names"]), **arrays, check=check, n_estimated=n_estimated)
 
 
 def _expected_statistics(

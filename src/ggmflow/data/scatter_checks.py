@@ -8,16 +8,32 @@ import numpy as np
 from jaxtyping import Float
 
 from ggmflow.errors.advice import Advice
+from ggmflow.errors.argument import ArgumentError
 from ggmflow.storage.memory import require
 
 # Asymmetry and negative eigenvalues up to this, relative to unit variances, count as float32 rounding.
 _ROUNDING = 1e-6
+MEANS = {"estimated": 1, "known": 0}  # degrees of freedom that each treatment of the mean takes
 
 
-def check_n(n: object) -> None:
-    """Raise if the number of rows is not a positive number."""
-    if isinstance(n, bool) or not isinstance(n, Real) or not 0 < float(n) < np.inf:
-        raise ValueError(f"n, the number of rows, must be a positive number, got {n!r}")
+def check_n(n: object, more_than: int = 0, name: str = "n, the number of rows,") -> None:
+    """Raise if a number of rows, or of what `name` says, is not a number above `more_than`."""
+    if isinstance(n, bool) or not isinstance(n, Real) or not more_than < float(n) < np.inf:
+        must = f"more than {more_than}, because the mean is estimated" if more_than else "a positive number"
+        raise ValueError(f"{name} must be {must}, got {n!r}")
+
+
+def count_estimated(mean: object) -> int:
+    """`Scatter.n_estimated` for a treatment of the mean; raises ArgumentError if it is unknown."""
+    if not isinstance(mean, str) or mean not in MEANS:
+        raise ArgumentError("mean", mean, tuple(MEANS))
+    return MEANS[mean]
+
+
+def check_estimated(n_estimated: object) -> None:
+    """Raise if `Scatter.n_estimated` is not 0 or 1."""
+    if type(n_estimated) is not int or n_estimated not in MEANS.values():
+        raise ValueError(f"n_estimated must be 0 or 1, got {n_estimated!r}")
 
 
 def require_matrices(d: int) -> None:
@@ -75,7 +91,7 @@ def check_stored(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) ->
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("the names in the header of a Scatter must be a list of strings")
     if not isinstance(n, int | float) or abs(n) > 2**53:  # JSON can hold integers that no float can
-        raise ValueError(f"n, the number of rows, cannot be {str(n)[:20]}")
+        raise ValueError(f"n, the degrees of freedom, cannot be {str(n)[:20]}")
     expected = {"matrix", "mean", "scale"} | ({"observed"} if transform else set())
     if set(arrays) != expected:
         raise ValueError(f"a Scatter has the arrays {', '.join(sorted(expected))}, not {', '.join(sorted(arrays))}")

@@ -74,8 +74,12 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
         alone, faster and more accurately.
     query : None, str, int or list of them
         Columns whose Markov blanket to estimate, by name or position. None estimates the whole matrix.
+    mean : {"estimated", "known"}
+        Columns are always centred by their means. "estimated": n is the number of rows less one, which is exact for a
+        flat prior on the mean of columns that are complete and not scaled or transformed. "known": n is the number of
+        rows, as in the paper. A `Scatter` has its own treatment of the mean.
     standardize : bool
-        Scale columns to unit variance (ddof=0) before anything else. They are always centred.
+        Scale columns to unit variance (ddof=0) before anything else.
     transform : None or "nonparanormal"
         Replace columns by their normal scores first.
     missing : {"error", "drop", "em"}
@@ -150,6 +154,7 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
         q: float | tuple[float, float] = (0.25, 1.25),
         temperature: float | tuple[float, float] = (0.01, 1.0),
         query: str | int | Iterable[str | int] | None = None,
+        mean: str = "estimated",
         standardize: bool = True,
         transform: str | None = None,
         missing: str = "error",
@@ -164,6 +169,7 @@ class GraphicalFlow(FittedFlow, BaseEstimator):
         self.q = q
         self.temperature = temperature
         self.query = query
+        self.mean = mean
         self.standardize = standardize
         self.transform = transform
         self.missing = missing

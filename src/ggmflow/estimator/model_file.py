@@ -129,6 +129,7 @@ def _from_file(header: dict[str, Any], arrays: dict[str, np.ndarray], names: Col
     shipped = header.get("pretrained", False)  # files of version 0.1 have no such weights
     sizes = [int(size) for size in header.get("shipped_sizes", _SIZES_OF_0_1)]
     parameters.setdefault("pretrained", shipped)
+    parameters.setdefault("mean", "known")  # as it was before there was a choice
     if set(parameters) != set(names):
         raise ValueError(f"its parameters are {', '.join(sorted(parameters))}")
     prefix = "scatter/"

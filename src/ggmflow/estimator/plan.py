@@ -14,6 +14,7 @@ from jaxtyping import Array, Int, Key
 from sklearn.exceptions import ConvergenceWarning
 
 from ggmflow.data.scatter import Scatter
+from ggmflow.data.scatter_checks import count_estimated
 from ggmflow.errors.advice import Advice, Surface
 from ggmflow.errors.advised import AdvisedWarning
 from ggmflow.flow.base import MatrixFlow, find_architecture, untrained_flow
@@ -72,6 +73,7 @@ def check_parameters(parameters: dict[str, Any], shape: tuple[int, ...], checkpo
     if checkpoint is not None and not isinstance(parameters["random_state"], Integral):
         raise ValueError("a fit with a checkpoint needs an integer random_state: without one it cannot be resumed")
     find_architecture(parameters["architecture"])
+    count_estimated(parameters["mean"])  # also where a `Scatter` decides
     default_settings(1, False, parameters["steps"], parameters["batch_size"])
     if parameters["query"] is None and len(shape) == 2:
         # Before the scatter matrix is computed, which may be large itself.

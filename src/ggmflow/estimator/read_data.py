@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ggmflow.data.scatter import Scatter
+from ggmflow.data.scatter import TREATMENTS, Scatter
 
 
 def read_data(X: Any, parameters: Mapping[str, Any]) -> Scatter:
@@ -14,8 +14,8 @@ def read_data(X: Any, parameters: Mapping[str, Any]) -> Scatter:
     X
         Data as in `GraphicalFlow.fit`.
     parameters
-        Parameters of the estimator, of which `standardize`, `transform` and `missing` are used.
+        Parameters of the estimator, of which `TREATMENTS` are used.
     """
     if isinstance(X, Scatter):
         return X
-    return Scatter.from_data(X, **{name: parameters[name] for name in ("standardize", "transform", "missing")})
+    return Scatter.from_data(X, **{name: parameters[name] for name in TREATMENTS})

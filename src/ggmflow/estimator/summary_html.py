@@ -38,7 +38,7 @@ def summary_html(
     s, d, last = len(query), scatter.n_features, history.iloc[-1]
     variables = f"{d} variables" if s == d else f"the Markov blanket of {s} among {d} variables"
     facts = {
-        "Data": f"Fitted to {scatter.n:g} rows of {variables}",
+        "Data": f"Fitted to {scatter.n_rows:g} rows of {variables}",
         "Variables" if s == d else "Query": name_some([scatter.names[k] for k in query]),
         "Ranges": ", ".join(
             f"{symbol} {low:.3g} … {high:.3g}" if low < high else f"{symbol} = {low:.3g}"

@@ -39,7 +39,7 @@ class Evidence(NamedTuple):
 def log_evidence(
     source: FlowSource, prior: Prior | LargePrior, key: Key[Array, ""], num_draws: int, *, exact: bool = True
 ) -> Evidence:
-    """log p(X | λ, q) of the data in the working scale, n the number of rows.
+    """log p(X | λ, q) of the data in the working scale, n its degrees of freedom.
 
     Parameters
     ----------

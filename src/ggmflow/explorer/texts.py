@@ -28,7 +28,7 @@ def heading(title: str, more: str, style: str = "faint") -> str:
 def page_heading(prepared: Prepared) -> str:
     """Name and size of the data."""
     d, s = len(prepared.model.scatter_.names), len(prepared.model.query_)
-    size = f"{prepared.model.scatter_.n:g} rows × {d} variables"
+    size = f"{prepared.model.scatter_.n_rows:g} rows × {d} variables"
     if s < d:
         size += f", {s} of them in the query"
     name = "" if prepared.data_name is None else f"<b>{html.escape(prepared.data_name)}</b>, "

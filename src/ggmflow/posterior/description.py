@@ -59,7 +59,7 @@ def posterior_html(post: "Posterior", diagnostics: Diagnostics | None, selection
         "Variables" if s == d else "Query": rows if s == d else f"{rows}; its Markov blanket among {d} variables",
     }
     if post.scatter is not None:
-        facts["Data"] = f"{post.scatter.n:g} rows"
+        facts["Data"] = f"{post.scatter.n_rows:g} rows"
     facts["Draws"] = f"{post.num_draws}"
     if selection is not None:
         n_pairs = int(np.sum(~post.draws.free.diagonal))

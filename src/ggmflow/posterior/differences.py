@@ -241,7 +241,9 @@ def _exact_posterior(key: Key[Array, ""], rows: Float[np.ndarray, "n d"], like: 
         X /= np.where(scale > _CONSTANT, scale, 1.0)  # a division may lack a column's rare value
     d, s = len(like.names), len(like.query)
     order = np.append(like.query, np.setdiff1d(np.arange(d), like.query))
-    scatter = Scatter(X.T @ X, len(X), np.zeros(d), np.ones(d), like.names)
+    n_estimated = 1 if like.scatter is None else like.scatter.n_estimated
+    statistics = (X.T @ X, len(X) - n_estimated, np.zeros(d), np.ones(d), like.names)
+    scatter = Scatter(*statistics, n_estimated=n_estimated)
     condition: tuple[Any, ...] = (like.lam, like.q, like.temperature)
     chains = gibbs.sample(key, scatter.reorder(order.tolist()), *condition, n_query=s, **_CHAINS)
     states = np.empty_like(chains.pooled)
@@ -317,7 +319,10 @@ def _check_comparable(first: Posterior, second: Posterior) -> None:
         raise ValueError("the posteriors have different queries, so different pairs and models: fit both with the same")
     scatters = [each.scatter for each in (first, second)]
     if all(scatter is not None for scatter in scatters):
-        ways = [(scatter.observed is not None, _has_unit_variances(scatter)) for scatter in scatters if scatter]
+        known = [scatter for scatter in scatters if scatter is not None]
+        if len({scatter.n_estimated for scatter in known}) > 1:
+            raise ValueError("the mean is estimated in one and known in the other: fit both with the same mean")
+        ways = [(scatter.observed is not None, _has_unit_variances(scatter)) for scatter in known]
         if ways[0] != ways[1]:
             raise ValueError(
                 "the two tables were transformed or standardized differently, so the same λ shrinks them differently: "
@@ -349,17 +354,17 @@ def _rows_of_both(
     for post, X in zip((first, second), rows, strict=True):
         if post.scatter is None:
             continue
-        if len(X) == post.scatter.n and not np.allclose(X.T @ X, post.scatter.matrix, atol=1e-6 * len(X)):
+        if len(X) == post.scatter.n_rows and not np.allclose(X.T @ X, post.scatter.matrix, atol=1e-6 * len(X)):
             raise ValueError("data holds other rows than a posterior was fitted to: give the same, in the same order")
-        if len(X) != post.scatter.n:
+        if len(X) != post.scatter.n_rows:
             raise ValueError(
-                f"data has {len(X)} rows for a posterior of {post.scatter.n:g}: give the rows it was fitted to"
+                f"data has {len(X)} rows for a posterior of {post.scatter.n_rows:g}: give the rows it was fitted to"
             )
     return rows[0], rows[1][:, [second.names.index(name) for name in first.names]]
 
 
 def _has_unit_variances(scatter: Scatter) -> bool:
-    return bool(np.allclose(np.diag(scatter.matrix), scatter.n, rtol=1e-6))
+    return bool(np.allclose(np.diag(scatter.matrix), scatter.n_rows, rtol=1e-6))
 
 
 def _check_labels(names: Sequence[str]) -> tuple[str, str]:

@@ -38,11 +38,11 @@ class Predictions(ABC):
     def predictive(
         self, num_draws: int, random_state: RandomState = None, *, weighted: bool | None = None
     ) -> Float[np.ndarray, "N d"]:
-        """New rows of data, x ~ ∫ N(μ, Ω⁻¹) p(Ω | X) dΩ, in the scale of the data.
+        """New rows of data, x ~ ∫∫ N(μ, Ω⁻¹) p(μ, Ω | X) dμ dΩ, in the scale of the data.
 
         Each row has its own precision matrix, one of the draws behind the estimates, chosen in proportion to its
-        weight. The mean μ is taken as known: the column means. After transform="nonparanormal" normal scores are turned
-        back to values by the observed ones (`Scatter.to_original`).
+        weight. The uncertainty of an estimated mean is included. After transform="nonparanormal" normal scores are
+        turned back to values by the observed ones (`Scatter.to_original`).
 
         With a query the other variables follow their own posterior, which is a multivariate t and not penalized, and
         query variables their distribution given those; this needs the data and one λ.
@@ -64,14 +64,15 @@ class Predictions(ABC):
         rest = rest_of(self.names, self.query, self.scatter, self.lam, self.temperature)
         require(16 * num_draws * len(self.names), f"{num_draws} rows of {len(self.names)} columns", "ask for fewer")
         draws, rng = self.weighted_draws(weighted), _numpy_rng(as_key(random_state))
-        return self._units().to_original(predictive_rows(rng, draws, rest, num_draws))
+        rows, units = predictive_rows(rng, draws, rest, num_draws), self._units()
+        return units.to_original(rows * np.sqrt(1 + units.mean_variance))
 
     def conditional(self, given: Any, level: float = 0.9, *, weighted: bool | None = None) -> pd.DataFrame:
         """Unknown variables given known ones: x_a | x_b ~ N(μ_a − Ω_aa⁻¹Ω_ab(x_b − μ_b), Ω_aa⁻¹).
 
-        The uncertainty of Ω is included: the result is the average of this over the posterior. The mean μ is taken as
-        known: the column means. After transform="nonparanormal" the model is one of normal scores; values are turned to
-        scores and back, and mean and sd are those of the values, by quadrature.
+        The uncertainty of Ω, and of a mean that is estimated, is included: the result is the average of this over the
+        posterior. After transform="nonparanormal" the model is one of normal scores; values are turned to scores and
+        back, and mean and sd are those of the values, by quadrature.
 
         Parameters
         ----------
@@ -88,9 +89,9 @@ class Predictions(ABC):
         -------
         DataFrame
             A row for each case and each variable that it lacks: case (the table's index, or 0, 1, …), variable, mean,
-            sd (of the prediction: var x = E var(x | Ω) + var E(x | Ω)), sd_mean (of E(x | Ω): the part that more data
-            could remove), lower and upper (interval that holds x with probability `level`). `attrs` holds level,
-            weighted and the message of `diagnostics`.
+            sd (of the prediction: var x = E var(x | Ω, μ) + var E(x | Ω, μ)), sd_mean (of E(x | Ω, μ): the part that
+            more data could remove; an upper bound after a transform), lower and upper (interval that holds x with
+            probability `level`). `attrs` holds level, weighted and the message of `diagnostics`.
         """
         tails, draws = check_tails(level), self.weighted_draws(weighted)
         return self._with_attributes(conditional_table(draws, given, tails, self._units()), draws, level)

@@ -2,7 +2,8 @@
 
     x | Ω ~ N(0, Ω⁻¹),     x_a | x_b, Ω ~ N(−Ω_aa⁻¹Ω_ab x_b, Ω_aa⁻¹),     R²_i = 1 − 1/(ω_ii Σ_ii),  Σ = Ω⁻¹
 
-Everything is in the working scale, where the mean is zero and known. A query of s variables has the rows [Ω₁₁ Ω₁₂]
+Everything is in the working scale, where the mean is zero; a mean that is estimated adds 1/rows to the variances of
+predictions. A query of s variables has the rows [Ω₁₁ Ω₁₂]
 only. It lacks Σ₂₂, the covariance of the t other variables, whose posterior is independent of the rows and known:
 Σ₂₂⁻¹ = Ω₂₂.₁ ~ Wishart(n/T + t + 1, T A₂₂⁻¹), A₂₂ = S₂₂ + λI. Integrated out,
 
@@ -141,7 +142,9 @@ def predict(
     """
     num_draws, a, _ = slope.shape
     points, chances = _quadrature(num_draws, line=scatter.observed is None)
-    sd = np.sqrt(variance)[:, None]
+    # Given Ω an estimated mean is N(x̄, Ω⁻¹/rows), which adds to every variance.
+    added = scatter.mean_variance
+    sd = np.sqrt((1 + added) * variance)[:, None]
     out = np.empty((len(x_known), a, 5))
     for part in blocks(len(x_known), num_draws * a * len(points)):
         mean = x_known[part] @ np.swapaxes(slope, 1, 2)  # (N, cases, a)
@@ -151,9 +154,10 @@ def predict(
         center = np.tensordot(weights, inner, 1)
         between = np.tensordot(weights, (inner - center) ** 2, 1)
         # var x = E var(x | Ω) + var E(x | Ω)
-        total = np.tensordot(weights, within, 1) + between
+        within = np.tensordot(weights, within, 1)
+        total, of_mean = within + between, between + added / (1 + added) * within
         quantiles = [scatter.to_original(mixture_quantile(mean, sd, weights, prob), unknown) for prob in probs]
-        out[part] = np.stack([center, np.sqrt(total), np.sqrt(between), *quantiles], axis=-1)
+        out[part] = np.stack([center, np.sqrt(total), np.sqrt(of_mean), *quantiles], axis=-1)
     return out
 
 

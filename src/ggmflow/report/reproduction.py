@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ggmflow.data.scatter import TREATMENTS
 from ggmflow.estimator.graphical_flow import GraphicalFlow
 from ggmflow.report.content import Content
 
@@ -23,12 +24,15 @@ def python_code(model: GraphicalFlow, content: Content, data_name: str | None, r
     defaults = GraphicalFlow().get_params(deep=False)
     given = {name: _plain(value) for name, value in model.get_params(deep=False).items()}
     given = {name: value for name, value in given.items() if name != "progress" and value != defaults[name]}
+    given.pop("mean", None)  # a `Scatter` may have been given
+    if (mean := "estimated" if model.scatter_.n_estimated else "known") != defaults["mean"]:
+        given["mean"] = mean
     seeded = isinstance(given.get("random_state"), int)
     if not seeded:  # the state of a generator has changed since, and cannot be written as code
         given.pop("random_state", None)
     data = repr(data_name or "data.csv")
     if reading:  # all arguments about reading the file then belong to `Scatter.from_data`
-        read_as = {name: given.pop(name) for name in ("standardize", "transform", "missing") if name in given}
+        read_as = {name: given.pop(name) for name in TREATMENTS if name in given}
         data = f"gf.Scatter.from_data({data}, {_arguments(read_as | dict(reading))})"
     lam, q = float(content.lam[content.start[0]]), float(content.q[content.start[1]])
     temperature = "" if content.temperature == 1 else f"temperature={content.temperature!r}, "

@@ -28,6 +28,10 @@ RULE_NAMES = {key: EDGE_RULES[key].title() for key in RULES}
 RULE_EXPLANATIONS = {key: EDGE_RULES[key].explain() for key in RULES}
 SYMBOLS = {"lam": "λ", "q": "q"}
 MEASURES = (Scale.REGRESSION_WEIGHT, Scale.PARTIAL_CORRELATION)  # by `Content.inside`
+MEANS = {
+    0: "taken as known",
+    1: "estimated from the rows, which takes one degree of freedom",
+}  # by `Scatter.n_estimated`
 MISSING = {
     "error": "none: the fit does not accept missing values with this setting",
     "drop": "rows with missing values were left out",
