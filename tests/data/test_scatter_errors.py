@@ -196,13 +196,13 @@ INDEFINITE = [[1.0, 0.9, -0.9], [0.9, 1.0, 0.9], [-0.9, 0.9, 1.0]]
 
 
 BAD_COVARIANCE = {
-    "n one": (np.eye(2), 1, "n, the number of rows, must be more than 1, because the mean is estimated, got 1"),
-    "n negative": (np.eye(2), -3, "is estimated, got -3"),
-    "n NaN": (np.eye(2), np.nan, "is estimated, got nan"),
-    "n infinite": (np.eye(2), np.inf, "is estimated, got inf"),
-    "n boolean": (np.eye(2), True, "is estimated, got True"),
-    "n text": (np.eye(2), "10", "is estimated, got '10'"),
-    "n array": (np.eye(2), np.array([3]), "is estimated"),
+    "n one": (np.eye(2), 1, "n, the number of rows, must be more than 1 unless mean='known', got 1"),
+    "n negative": (np.eye(2), -3, "mean='known', got -3"),
+    "n NaN": (np.eye(2), np.nan, "mean='known', got nan"),
+    "n infinite": (np.eye(2), np.inf, "mean='known', got inf"),
+    "n boolean": (np.eye(2), True, "mean='known', got True"),
+    "n text": (np.eye(2), "10", "mean='known', got '10'"),
+    "n array": (np.eye(2), np.array([3]), "mean='known'"),
     "asymmetric": (
         ASYMMETRIC,
         5,

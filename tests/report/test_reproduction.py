@@ -41,8 +41,12 @@ def test_code_gives_the_same_numbers(tmp_path, monkeypatch, seed):
 
 
 @pytest.mark.parametrize("mean", ["known", "estimated"])
-def test_code_has_the_mean_of_a_scatter(mean):
-    """Which need not be the parameter of the model that was fitted to it."""
-    model = quick(lam=2.0, q=0.5, steps=0).fit(gf.Scatter.from_data(five_variables(FIVE), mean=mean))
-    code = python_code(model, collect(model, [2.0], [0.5]), "five.csv", {})
-    assert ("mean='known'" in code) == (mean == "known")
+def test_page_and_code_have_the_mean_of_a_scatter(mean):
+    """Which need not be the parameter of the model that was fitted to it; rows are those of the table."""
+    table = five_variables(FIVE)
+    model = quick(lam=2.0, q=0.5, steps=0).fit(gf.Scatter.from_data(table, mean=mean))
+    content = collect(model, [2.0], [0.5])
+    assert ("mean='known'" in python_code(model, content, "five.csv", {})) == (mean == "known")
+    page = render(model, content, "five.csv")
+    assert f"{len(table)} rows, 5 variables" in page and f"<dt>rows used</dt><dd>{len(table)}</dd>" in page
+    assert ("taken as known" in page) == (mean == "known")

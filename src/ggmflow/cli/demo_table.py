@@ -22,7 +22,7 @@ _EDGES_SHOWN = 8
 
 
 def show_table(console: Console, output: Path, seed: int) -> None:
-    """Fit the table with default settings, print its edges, and write the table and its report.
+    """Fit the table at T = 1, print its edges, and write the table and its report.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ def show_table(console: Console, output: Path, seed: int) -> None:
     with warnings.catch_warnings():
         for kind in (DataWarning, RangeWarning, PoorFitWarning):  # report and verdict say what they say
             warnings.simplefilter("ignore", kind)
-        with console.status("Fitting with default settings, and choosing λ and q by their evidence"):
-            model = GraphicalFlow(random_state=seed, progress=False).fit(table)
+        with console.status("Fitting the posterior, and choosing λ and q by their evidence"):
+            model = GraphicalFlow(temperature=1.0, random_state=seed, progress=False).fit(table)
             post = model.posterior()
             edges = export_table(post)
         how = f"trained for {model.n_iter_} steps" if model.n_iter_ else "not trained: the flow answers as shipped"

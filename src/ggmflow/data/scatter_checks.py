@@ -19,7 +19,7 @@ MEANS = {"estimated": 1, "known": 0}  # degrees of freedom that each treatment o
 def check_n(n: object, more_than: int = 0, name: str = "n, the number of rows,") -> None:
     """Raise if a number of rows, or of what `name` says, is not a number above `more_than`."""
     if isinstance(n, bool) or not isinstance(n, Real) or not more_than < float(n) < np.inf:
-        must = f"more than {more_than}, because the mean is estimated" if more_than else "a positive number"
+        must = f"more than {more_than} unless mean='known'" if more_than else "a positive number"
         raise ValueError(f"{name} must be {must}, got {n!r}")
 
 
