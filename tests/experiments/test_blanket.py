@@ -118,7 +118,7 @@ def test_no_other_tables(done):
 @pytest.mark.slow
 def test_studies(done):
     row, data = done.tables["studies"].iloc[0], jobs.read(QUICK, STUDY)
-    scatter = Scatter.from_data(data.table, transform="nonparanormal")
+    scatter = Scatter.from_data(data.table, mean="known", transform="nonparanormal")
     assert (row["n"], row["n_query"], row["n_genes"]) == (len(data.table), S, T)
     assert row["entries"] == S + PAIRS
     guess = likely_lam(scatter, np.arange(S))

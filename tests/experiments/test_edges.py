@@ -40,7 +40,7 @@ def tables(made):
 @pytest.fixture(scope="module")
 def data():
     X, truth = jobs.draw(MAIN)
-    return X, truth, Scatter.from_data(X)
+    return X, truth, Scatter.from_data(X, mean="known")
 
 
 def pairs(matrix):

@@ -41,7 +41,7 @@ def tables(done):
 
 
 def scatter_of(size):
-    return Scatter.from_data(toy_problem(size.d, size.n, random_state=0)[0])
+    return Scatter.from_data(toy_problem(size.d, size.n, random_state=0)[0], mean="known")
 
 
 # ------------------------------------------------------------------------------------------------------ the quick mode

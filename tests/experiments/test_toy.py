@@ -75,7 +75,7 @@ def tables(done):
 
 @pytest.fixture(scope="module")
 def scatter():
-    return Scatter.from_data(toy_problem(D, N, random_state=QUICK.seeds[0])[0])
+    return Scatter.from_data(toy_problem(D, N, random_state=QUICK.seeds[0])[0], mean="known")
 
 
 def first(table, architecture="structured"):

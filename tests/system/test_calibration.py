@@ -114,7 +114,7 @@ def test_an_estimated_mean_is_calibrated_and_one_taken_as_known_is_not(monkeypat
     cases = {"known": (10, 10), "estimated": (10, 9)}
     found = [one for each in calibration.problems(3, REPLICATIONS) for one in replicate_centred(each, cases)]
     p = {
-        name: [min(p_values(ranks, seed=k).values()) for k, ranks in enumerate(zip(*ranks_of, strict=True))]
+        name: [min(p_values(ranks, seed=k).values()) for k, ranks in enumerate(np.array(ranks_of).T)]
         for name in cases
         for ranks_of in [[one.ranks for one in pick(found, sampler=name)]]
     }
