@@ -60,7 +60,8 @@ _ATTEMPTS = 4  # to read a run while its fit is being replaced, which takes a mo
 _FAILURES = (FloatingPointError, DrawsError, MemoryError)
 # Parameters that records of earlier versions lack, with the value that their fits had.
 _ADDED = {"pretrained": False}
-_BEFORE = {"mean": "known"}  # the same, but a present fit with another value is no continuation
+# The same, for parameters that a continued fit must share: a present one with another value raises an error.
+_BEFORE = {"mean": "known"}
 _README = """\
 This directory holds one fit of ggmflow {version} to {file} ({rows} rows of {d} variables).
 run.json holds the settings and the chosen λ and q, edges.csv the edges, and model.ggmflow the fitted model.
